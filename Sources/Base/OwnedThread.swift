@@ -13,8 +13,16 @@ package final class OwnedThread: Sendable {
   ///
   /// For a thread without which the program cannot begin: if the system refuses it, the program says so and ends. A
   /// program that works already takes ``init(ifPossible:record:_:)``.
-  package init(name: String, record: ThreadRecord? = nil, _ body: @escaping @Sendable () -> Void) {
-    do throws(Errno) { handle = try Self.create(name, record, body) } catch {
+  ///
+  /// `standsBack`: it interrupts no thread that runs (SCHED_BATCH), for work that no program waits for.
+  package init(
+    name: String, record: ThreadRecord? = nil, standsBack: Bool = false, _ body: @escaping @Sendable () -> Void
+  ) {
+    let work: @Sendable () -> Void = {
+      if standsBack { csystem_stand_back() }
+      body()
+    }
+    do throws(Errno) { handle = try Self.create(name, record, work) } catch {
       Log.error("cannot start the thread \(name): \(error); \(OwnedThread.advice)")
       _exit(1)
     }

@@ -64,6 +64,12 @@ int csystem_rename_noreplace(int from_dir, const char *from, int to_dir, const c
   return renameat2(from_dir, from, to_dir, to, RENAME_NOREPLACE);
 }
 
+void csystem_stand_back(void) {
+  struct sched_param none = {0};
+  // Linux refuses this only where a filter of system calls does; the thread then works as any other.
+  (void)pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
+}
+
 void csystem_name_thread(const char *name) {
   char kept[16];
   strncpy(kept, name, sizeof kept - 1);

@@ -30,6 +30,17 @@ import Testing
 }
 
 @Suite struct OwnedThreadTests {
+  @Test func standsBackIfItIsTold() {
+    let seen = Lock<[Int32]>([])
+    for standsBack in [false, true] {
+      OwnedThread(name: "work", standsBack: standsBack) {
+        let policy = sched_getscheduler(0)
+        seen.withLock { $0.append(policy) }
+      }.join()
+    }
+    #expect(seen.withLock { $0 } == [0, 3])  // SCHED_OTHER, SCHED_BATCH
+  }
+
   @Test func hasItsNameAndBlocksSignals() {
     let seen = Lock((name: "", isBlocked: false))
     OwnedThread(name: "a name that is too long") {

@@ -198,7 +198,7 @@ final class Bench {
 
   func inode(_ name: String) throws -> Inode { try node(name).inode }
 
-  private func ticket(_ what: String) -> Ticket {
+  func ticket(_ what: String) -> Ticket {
     lastTicket += 1
     let ticket = Ticket(rawValue: lastTicket)
     issued[ticket] = now

@@ -22,6 +22,8 @@ final class FakePort: ReplyPort, @unchecked Sendable {
   }
   private let state = Lock(State())
   private let trace: Trace?
+  /// What a program does as soon as its stat is answered.
+  let afterStat = Lock<(@Sendable () -> Void)?>(nil)
   /// Opens that the kernel does not want any more when they are answered.
   let unwanted = Lock<Set<Ticket>>([])
 
@@ -45,7 +47,10 @@ final class FakePort: ReplyPort, @unchecked Sendable {
   }
 
   func reply(_ ticket: Ticket, data: UnsafeRawBufferPointer) { put(ticket, .data(Array(data))) }
-  func reply(_ ticket: Ticket, attributes: Attributes) { put(ticket, .attributes(attributes)) }
+  func reply(_ ticket: Ticket, attributes: Attributes) {
+    put(ticket, .attributes(attributes))
+    afterStat.withLock { $0 }?()
+  }
   func reply(_ ticket: Ticket, opened mode: OpenMode, inode: Inode) -> Bool {
     if unwanted.withLock({ $0.contains(ticket) }) { return false }
     put(ticket, .opened(directIO: mode.directIO))

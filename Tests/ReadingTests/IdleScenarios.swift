@@ -285,4 +285,31 @@ import Reading
     #expect(try claimed(bench) == ByteRangeSet(ByteRange(0, 50_000)))
     bench.expectBytes(inode, 0, 100_000, of: "a.mp4")
   }
+
+  @Test("Files that nobody uses any more are not looked at until something happens to them")
+  func dormant() throws {
+    var options = ReadingOptions.testing
+    options.continuation = .never
+    let names = ["played.mp4", "left.mp4"]
+    let resources = names.map { ("http://origin/\($0)", FakeResource(name: $0, size: 50 << 20)) }
+    let entries = names.enumerated().map { Bench.entry($1, UInt64($0 + 1)) }
+    let bench = try Bench(entries, Dictionary(uniqueKeysWithValues: resources), options: options)
+    let isDormant = { bench.threads?.isDormant(entries[1].key) }
+    _ = try bench.opened(names[0])
+    let left = try bench.opened(names[1])
+    bench.expectBytes(left, 0, 4096, of: names[1])
+    bench.run(3)
+    #expect(isDormant() == false, "it is open")
+    bench.system.release(left)
+    #expect(bench.run(until: 5, step: 0.05) { isDormant() == true })
+    bench.read(try bench.opened(names[1]), 20 << 20, 4096)
+    bench.run(0.05)
+    #expect(isDormant() == false)
+    bench.run(1)
+    bench.system.release(left)
+    #expect(bench.run(until: 5, step: 0.05) { isDormant() == true })
+    bench.system.fetch([left])
+    bench.run(0.1)
+    #expect(isDormant() == false)
+  }
 }

@@ -57,6 +57,24 @@ import Reading
     return seconds
   }
 
+  @Test("An open that comes as soon as the stat before it is answered waits for nothing more")
+  func rightAfterAStat() throws {
+    var options = ReadingOptions.testing
+    options.fresh = Self.fresh
+    let bench = try Bench(FakeResource(name: Self.name, size: Self.size), options: options)
+    let inode = try bench.inode(Self.name)
+    let isOpened = Lock<Bool?>(nil)
+    let (system, ticket) = (try #require(bench.system), bench.ticket("open \(inode)"))
+    bench.port.afterStat.withLock { action in
+      action = {
+        let answer = system.open(inode, ticket: ticket, caller: Caller(process: 0))
+        isOpened.withLock { $0 = if case .now = answer { true } else { false } }
+      }
+    }
+    _ = bench.answer(bench.stat(inode))
+    #expect(isOpened.withLock { $0 } == true)
+  }
+
   @Test("A file that changed since it was listed: the open moves on to the new version, and no read fails")
   func changed() throws {
     let (bench, old) = try listed()

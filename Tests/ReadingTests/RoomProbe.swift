@@ -72,6 +72,9 @@ final class RoomThreads {
 
   var client: any TransferClient { transfers }
 
+  /// Whether the transfer thread looks at the resource in its sweeps alone; nil: it is not in memory.
+  func isDormant(_ key: ResourceKey) -> Bool? { transfers.downloads[key]?.isDormant }
+
   /// One turn of the keeper.
   func turnKeeper() { _ = keeper.turn() }
 

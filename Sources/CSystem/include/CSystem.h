@@ -68,6 +68,8 @@ int csystem_note_terminal(void);
 /// Has the process, when it dies of a signal such as SIGSEGV, write `bytes` (at most 256) to the standard output, and
 /// give the terminal the modes back that were noted.
 void csystem_guard_terminal(const char *bytes, size_t count);
+/// Has the calling thread interrupt no other that runs when it is woken (SCHED_BATCH, sched(7)).
+void csystem_stand_back(void);
 /// Names the calling thread (at most 15 bytes are kept).
 void csystem_name_thread(const char *name);
 /// Sends one descriptor with `length` bytes; returns what sendmsg(2) does.

@@ -53,8 +53,12 @@ package final class MediaFileSystem: Sendable {
   /// Starts the keeper and the finisher, which note in their records what they are busy with. Called once, before the
   /// first request.
   package func start(keeperRecord: ThreadRecord? = nil, finisherRecord: ThreadRecord? = nil) {
-    let keeper = OwnedThread(name: "keeper", record: keeperRecord) { [room] in Keeper(room: room).run() }
-    let finisher = OwnedThread(name: "finisher", record: finisherRecord) { [room] in Finisher(room: room).run() }
+    let keeper = OwnedThread(name: "keeper", record: keeperRecord, standsBack: true) { [room] in
+      Keeper(room: room).run()
+    }
+    let finisher = OwnedThread(name: "finisher", record: finisherRecord, standsBack: true) { [room] in
+      Finisher(room: room).run()
+    }
     threads.withLock { $0 = (keeper, finisher) }
   }
 

@@ -44,6 +44,7 @@ final class Downloads {
       if download.content !== content && isCurrent { download.content = content }
       // The rules change while nobody holds the content's lock.
       download.wish.rules = download.content.guarded.withLock { $0.rules }
+      download.isDormant = false
       return download
     }
     // The content in the message may be older than a new generation of its resource.
@@ -77,14 +78,20 @@ final class Downloads {
     let players = Set(paced.flatMap { download.program(of: $0.process).numbers })
     passers.closed(content.key, read: read, players: players, size: size, now: now)
     guard download.lineUse.playouts.playsSince == nil else { return }
-    lines.update(Line.key(of: download.mirrors.target.url)) { $0.readers.lastPassing = now }
+    lines.update(download.mirrors.host) { $0.readers.lastPassing = now }
   }
 
   // MARK: Planning
 
   /// Marks a download whose state changed: the scheduler plans it at the end of this turn.
-  func changed(_ download: Download) { dirty.insert(download.key) }
-  func changed(_ key: ResourceKey) { dirty.insert(key) }
+  func changed(_ download: Download) {
+    download.isDormant = false
+    dirty.insert(download.key)
+  }
+  func changed(_ key: ResourceKey) {
+    byKey[key]?.isDormant = false
+    dirty.insert(key)
+  }
 
   /// Removes and returns the downloads to plan, ordered by key.
   func takeChanged() -> [Download] {
@@ -168,7 +175,7 @@ final class Downloads {
     }
     activity.hasWaiters = hasWaiters
     let others = download.lineUse.playouts.playsSince == nil ? line.readers.need : download.lineUse.elders
-    activity.supply = lines.supply(line, of: Line.key(of: download.mirrors.target.url), besides: others)
+    activity.supply = lines.supply(line, of: download.mirrors.host, besides: others)
     activity.film = download.lineUse.playouts.film
     activity.lacksConnection = line.lacksConnection(isBackground: !hasWaiters)
     activity.isWanted =

@@ -184,8 +184,11 @@ final class Generations {
       let generation = try record(of: found, download, mirror: mirror)
       let file = begin(generation.id, download)
       download.begins(at: mirror)
+      let now = room.clock.now
       let begun = content.guarded.withLock { guarded -> (FileState.Identified, [ParkedProbe], [ParkedRead])? in
         guard let identified = guarded.held.identified(generation, file: file) else { return nil }
+        // The open that follows a stat comes at once, and would wait for a check.
+        if mirror != nil { guarded.held.checked(at: now) }
         let released = guarded.waiters.identified(guarded.held)
         guarded.waiters.opened(released.probes.count { $0.kind == .open })
         return (identified, released.probes, released.reads)
@@ -193,10 +196,11 @@ final class Generations {
       guard let (identified, probes, reads) = begun else { return .refused }
       if let useless = identified.useless { forget(useless, of: content) }
       room.table.withLock { $0.unrecorded[content.key] = generation }
-      room.record(.learned(generation), promptly: true)
-      room.happened(.new, to: content, bytes: generation.size)
+      // Who waits comes before the keeper, which may take the processor.
       for probe in probes { answers.answer(probe, content) }
       for read in reads { answers.answer(read, content) }
+      room.record(.learned(generation), promptly: true)
+      room.happened(.new, to: content, bytes: generation.size)
       return .accepted
     } catch {
       let message = "the catalog cannot record the file's version: \(error.message)"

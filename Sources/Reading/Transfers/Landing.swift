@@ -102,7 +102,6 @@ final class Landing {
     let now = download.pace.lastBytes
     let landed = content.guarded.withLock { $0.landed(range, in: file, now: now) }
     guard let landed else { return false }
-    if landed.isNews { room.keeper.post(.grew(content)) }
     room.counters.add(landed.stalled, to: .stalledNanoseconds)
     for read in landed.released {
       if range.contains(read.range) {
@@ -115,6 +114,7 @@ final class Landing {
         answers.answer(read, content, from: source)
       }
     }
+    if landed.isNews { room.keeper.post(.grew(content)) }
     return true
   }
 

@@ -26,7 +26,7 @@ final class Lines {
   /// The line of a host's key; nil when the host has none.
   func known(_ host: String) -> Line? { lines[host] }
   /// The line of the URL that `download` requests now.
-  func line(of download: Download) -> Line { self[Line.key(of: download.mirrors.target.url)] }
+  func line(of download: Download) -> Line { self[download.mirrors.host] }
 
   /// What is known of the connections to the host of `download` where each is slow, for a reader that has the machine's
   /// lines for itself: beside another, more connections would take from it. nil where one or two do as well.
@@ -149,7 +149,7 @@ final class Lines {
   func countVisits(_ downloads: [Download]) {
     var visits: [String: Int] = [:]
     for download in downloads where download.lineUse.isVisited {
-      visits[Line.key(of: download.mirrors.target.url), default: 0] += 1
+      visits[download.mirrors.host, default: 0] += 1
     }
     for (host, line) in lines where line.readers.visits != visits[host] ?? 0 {
       lines[host]?.readers.visits = visits[host] ?? 0
@@ -165,7 +165,7 @@ final class Lines {
     let players = downloads.filter { $0.lineUse.playouts.playsSince != nil && !$0.isWhole }
     for download in players {
       download.lineUse.fits = true
-      let host = Line.key(of: download.mirrors.target.url)
+      let host = download.mirrors.host
       need[host, default: 0] += download.lineUse.playouts.need
       if download.lineUse.playouts.isShort(now) { room[host] = self[host].estimate.rate }
     }
@@ -177,7 +177,7 @@ final class Lines {
     }
     var elders: [String: Double] = [:]
     for download in byAge {
-      let host = Line.key(of: download.mirrors.target.url)
+      let host = download.mirrors.host
       download.lineUse.elders = elders[host] ?? 0
       elders[host, default: 0] += download.lineUse.playouts.need
     }
@@ -185,7 +185,7 @@ final class Lines {
     var isFirst: Set<String> = []
     for download in byAge {
       let need = download.lineUse.playouts.need
-      let host = Line.key(of: download.mirrors.target.url)
+      let host = download.mirrors.host
       guard need > 0, let left = room[host] else { continue }
       download.lineUse.fits = isFirst.insert(host).inserted || need <= left
       if download.lineUse.fits {

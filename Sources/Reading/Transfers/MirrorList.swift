@@ -10,11 +10,18 @@ struct MirrorList {
   struct Mirror {
     let url: String
     /// The target of its last redirect, if that led to the file.
-    var resolved: String?
+    var resolved: String? { didSet { host = Line.key(of: resolved ?? url) } }
+    /// The key of the line to the URL that is requested. It is asked for often.
+    private(set) var host: String
     /// Why the mirror refused for good; nil while it may be tried.
     var refusal: TransferFailure?
     /// The time before which it is not to be requested (Retry-After); nil: it named none.
     var notBefore: Instant?
+
+    init(url: String) {
+      self.url = url
+      host = Line.key(of: url)
+    }
   }
 
   private var mirrors: [Mirror]
@@ -69,6 +76,8 @@ struct MirrorList {
     set { if !isReplaced(place) { mirrors[place - first] = newValue } }
   }
 
+  /// The key of the line to the current mirror.
+  var host: String { self[current].host }
   /// The entry's own URL of the current mirror.
   var url: String { self[current].url }
   /// The URL to request now: the remembered target of a redirect, or the entry's own.

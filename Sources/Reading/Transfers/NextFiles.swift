@@ -130,7 +130,7 @@ final class NextFiles {
         if missing > spare { (wish, missing) = (beginning, beginning.missing(in: stored)) }
         if !canStore || missing > spare {
           wish.hold = .space
-        } else if isShort || busy.contains(Line.key(of: download.mirrors.target.url)) {
+        } else if isShort || busy.contains(download.mirrors.host) {
           wish.hold = .line
         }
         if wish.hold != .space { spare -= missing }
@@ -150,7 +150,7 @@ final class NextFiles {
       guard isOpen || plays else { continue }
       if plays, download.lineUse.isBehind || download.lineUse.playouts.isShort(now) { isShort = true }
       guard plays || download.wish.rest else { continue }
-      busy.insert(Line.key(of: download.mirrors.target.url))
+      busy.insert(download.mirrors.host)
       needed = .clampedSum(needed, max(0, (download.size ?? 0) - stored))
     }
     return (busy, isShort, needed)
@@ -163,7 +163,7 @@ final class NextFiles {
     guard let left, let size = download.size else { return false }
     if following[played.key]?.takesAll == true { return true }
     let line = lines.line(of: download)
-    let host = Line.key(of: download.mirrors.target.url)
+    let host = download.mirrors.host
     let rate = lines.supply(line, of: host, besides: 0)?.rate ?? line.estimate.rate
     guard left < Double(size - stored.count) / max(rate, 1) else { return false }
     following[played.key]?.takesAll = true

@@ -67,7 +67,7 @@ extension Scheduler {
       requestLimit: line.limit,
       openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
       usualLanes: line.usualLanes(isQuiet: lines.isQuiet), hasSmallWindows: hasSmallWindows(line, now),
-      hasHandshakes: line.httpVersion == 11 && Line.key(of: download.mirrors.target.url).hasPrefix("https:")
+      hasHandshakes: line.httpVersion == 11 && download.mirrors.host.hasPrefix("https:")
         && !download.transfers.contains { $0.generation != nil },
       losesPackets: line.estimate.windows.areSmallForLong, hasPauses: line.estimate.windows.pause(now),
       flights: line.flights.idle(now, roundTrip: line.estimate.roundTrip),

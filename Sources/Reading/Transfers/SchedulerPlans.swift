@@ -151,7 +151,7 @@ extension Scheduler {
   /// What the readers of a download count for on its line. After a redirect it may use another line than before.
   private func standing(of download: Download, _ view: View, _ readers: [ReaderView], _ now: Instant) -> LineStanding? {
     guard mayReadOn(download, view) else { return nil }
-    var standing = LineStanding(host: Line.key(of: download.mirrors.target.url))
+    var standing = LineStanding(host: download.mirrors.host)
     let isBehind = download.lineUse.isBehind
     standing.waits = view.waits || isBehind
     // A reader that waits for long waits for its origin, not for the line.

@@ -55,7 +55,7 @@ final class StatWaits {
     }
     if stats.isEmpty { return }
     let isSilent = hasOnlySilentMirrors(download, now)
-    let host = Line.key(of: download.mirrors.target.url)
+    let host = download.mirrors.host
     let line = lines[host]
     var over: Set<Ticket> = []
     for stat in stats {
@@ -111,7 +111,7 @@ final class StatWaits {
     guard download.wish.head, download.transfers.isEmpty, !download.attempts.hasFailed,
       download.attempts.retry.permits(now, readerWaits: false)
     else { return false }
-    let host = Line.key(of: download.mirrors.target.url)
+    let host = download.mirrors.host
     return lines[host].admits(.index, bytes: Generations.glance, claim: .share, isQuiet: lines.isQuiet, now: now)
       && !refuses(host, now)
   }

@@ -103,7 +103,7 @@ final class TransferThread {
     if isSweeping { nextSweep = now.adding(seconds: Self.sweep) }
     stats.beginLook(now)
     lines.isQuiet = !downloads.all.contains { $0.content.guarded.withLock { $0.waiters.opens > 0 } }
-    for download in downloads.inOrder {
+    for download in downloads.inOrder where isSweeping || !download.isDormant {
       if watch(download, now) {
         isLively = true
         downloads.changed(download)
@@ -214,6 +214,9 @@ final class TransferThread {
       && !download.ownFile.isPaused
     // The size that a stat did not wait for is requested as soon as the host allows. It keeps the download in memory no
     // longer than that.
-    return isBusy || stats.isAskable(download, now) || (isContinuing && isDue && !download.isWhole)
+    let isLively = isBusy || stats.isAskable(download, now) || (isContinuing && isDue && !download.isWhole)
+    // A scan leaves hundreds of files behind, and its next file would wait for a look at each of them.
+    download.isDormant = !isLively && !isOpen && download.lineUse.playouts.playsSince == nil
+    return isLively
   }
 }
