@@ -14,7 +14,7 @@ package final class OwnedThread: Sendable {
   /// For a thread without which the program cannot begin: if the system refuses it, the program says so and ends. A
   /// program that works already takes ``init(ifPossible:record:_:)``.
   ///
-  /// `standsBack`: it interrupts no thread that runs (SCHED_BATCH), for work that no program waits for.
+  /// `standsBack`: it interrupts no thread that runs (SCHED_BATCH), for work that programs seldom wait for.
   package init(
     name: String, record: ThreadRecord? = nil, standsBack: Bool = false, _ body: @escaping @Sendable () -> Void
   ) {

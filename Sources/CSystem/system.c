@@ -66,7 +66,7 @@ int csystem_rename_noreplace(int from_dir, const char *from, int to_dir, const c
 
 void csystem_stand_back(void) {
   struct sched_param none = {0};
-  // Linux refuses this only where a filter of system calls does; the thread then works as any other.
+  // Linux may refuse this, as where a filter of system calls does; the thread then works as any other.
   (void)pthread_setschedparam(pthread_self(), SCHED_BATCH, &none);
 }
 

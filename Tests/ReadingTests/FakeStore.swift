@@ -254,6 +254,7 @@ extension FakeStore: StoreChanges {
       state.generations[id]?.stored = stored
       state.generations[id]?.synced = synced
     case .continues(let id, let continues): state.generations[id]?.continues = continues
+    case .came(let id, let mirror): state.generations[id]?.mirror = mirror
     case .mixed(let id): state.generations[id]?.isMixed = true
     case .pinned(let key, true): state.pins.insert(key)
     case .pinned(let key, false): state.pins.remove(key)

@@ -165,4 +165,60 @@ import Reading
     #expect(bench.answer(bench.read(inode, 6 * Self.megabyte, 4096), within: 30) == .error(.stale))
     bench.expectBytes(try bench.opened("a.mp4"), 6 * Self.megabyte, 4096, of: "a.mp4", version: 2)
   }
+
+  @Test("After a restart no reader waits longer than it did for a mirror that is silent, or names a far time")
+  func silentAfterARestart() throws {
+    for isSilent in [true, false] {
+      let (bench, inode, urls) = try restarted()
+      bench.service.resources[urls[0]]?.isSilent = isSilent
+      if !isSilent {
+        bench.service.resources[urls[0]]?.failure = TransferFailure(
+          kind: .transient, status: 503, retryAfter: 3600, message: "busy (HTTP 503)")
+      }
+      #expect(try bench.opened("a.mp4") == inode)
+      let reply = bench.answer(bench.read(inode, 6 * Self.megabyte, 4096), within: isSilent ? 12 : 2)
+      #expect(reply == .error(.stale))
+      bench.expectBytes(try bench.opened("a.mp4"), 6 * Self.megabyte, 4096, of: "a.mp4", version: 2)
+    }
+  }
+
+  @Test("A list that changes anything else of a file does not change the mirror that its bytes come from")
+  func relisted() throws {
+    let (bench, inode, urls) = try restarted(firstIsAway: true)
+    bench.service.resources[urls[0]]?.failure = nil
+    #expect(try bench.opened("a.mp4") == inode)
+    bench.expectBytes(inode, 3 * Self.megabyte, 4096, of: "a.mp4", version: 2)
+    var entry = Bench.entry("a.mp4", 1, urls: urls)
+    entry.userAgent = "another"
+    try bench.list([entry])
+    bench.run(0.1)
+    let asked = bench.service.requests.count
+    bench.expectBytes(inode, 6 * Self.megabyte, 4096, of: "a.mp4", version: 2, within: 2)
+    #expect(try bench.inode("a.mp4") == inode)
+    #expect(bench.service.requests[asked...].allSatisfy { $0.url == urls[1] })
+  }
+
+  @Test("A version that another mirror describes too is that one's, once nothing of the first one's is stored")
+  func clearedBetween() throws {
+    let urls = ["http://one/a.mp4", "http://two/a.mp4"]
+    let two = FakeResource(name: "a.mp4", size: 12 * Self.megabyte)
+    var one = two
+    one.failure = FakeResource.gone
+    var options = ReadingOptions.testing
+    options.continuation = .never
+    let bench = try Bench(
+      [Bench.entry("a.mp4", 1, urls: urls)], [urls[0]: one, urls[1]: two], options: options)
+    let inode = try bench.opened("a.mp4")
+    bench.expectBytes(inode, 0, 4096, of: "a.mp4")
+    bench.system.release(inode)
+    bench.run(1)
+    try bench.clear(inode) {}
+    bench.run(6)
+    bench.service.resources[urls[0]]?.failure = nil
+    #expect(try bench.opened("a.mp4") == inode)
+    bench.expectBytes(inode, 0, 4096, of: "a.mp4")
+    bench.run(2)
+    let known = try #require(try bench.store.generations.current(of: ResourceKey(high: 1, low: 1)))
+    #expect(known.mirror == ResourceKey(url: urls[0]))
+  }
 }

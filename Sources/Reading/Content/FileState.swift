@@ -1,4 +1,5 @@
 import Base
+import Manifest
 import Storing
 
 /// What is held of one generation of a resource. Threads send it events; each event returns what the thread does next.
@@ -186,13 +187,18 @@ struct FileState: Sendable {
     return generation?.id
   }
 
-  /// Bytes of another mirror are about to be stored. Returns the id of the generation to record that for; nil: it is
-  /// recorded.
-  mutating func mixes() -> Int64? {
+  /// The mirror with that key describes it. Returns the id of the generation to record that for; nil: it is recorded.
+  mutating func came(from mirror: ResourceKey) -> Int64? {
     defer { checkLegal() }
-    guard generation?.isMixed == false else { return nil }
+    guard let id = generation?.id, generation?.mirror != mirror else { return nil }
+    generation?.mirror = mirror
+    return id
+  }
+
+  /// Bytes of another mirror are about to be stored, and the catalog knows it.
+  mutating func mixed() {
+    defer { checkLegal() }
     generation?.isMixed = true
-    return generation?.id
   }
 
   /// A user asked for the file by name, or that is over. Returns whether the catalog has to be told.

@@ -45,6 +45,8 @@ final class Failures {
   private static let stallSeconds = 1.0
   /// After how many failures in a row another mirror is tried although the stored bytes came from this one.
   private static let patienceWithMirror = 4
+  /// For how many seconds it is waited for at most, by the time that it names.
+  private static let longestWait = 10.0
 
   func failed(_ download: Download, _ running: Running, _ failure: TransferFailure, _ now: Instant) {
     let mirror = running.mirror
@@ -84,7 +86,7 @@ final class Failures {
       stats.showPlaceholder(download, now)  // a stat does not wait for an origin that fails
       // When several transfers fail together, only the first failure changes the mirror.
       let isOfNoUse = running.bytes == 0 || running.isTrickle(now)
-      if mirror == download.mirrors.current, isOfNoUse { tryOtherMirror(download, now) }
+      if mirror == download.mirrors.current, isOfNoUse { tryOtherMirror(download, running, now) }
     case .unusable:
       if running.isResolved { download.mirrors[mirror].resolved = nil }
       // The request was made before ranges were found unusable: its failure says nothing new.
@@ -122,13 +124,16 @@ final class Failures {
   }
 
   /// Changes to the next mirror without a pause, unless all of them have just failed. Without a checksum the bytes of
-  /// another mirror count as another version, so a short failure does not cost the stored bytes.
-  private func tryOtherMirror(_ download: Download, _ now: Instant) {
+  /// another mirror count as another version, so a short failure does not cost the stored bytes. A mirror that was
+  /// silent for a whole attempt, or names a time that is far, would keep a reader waiting for longer than it may.
+  private func tryOtherMirror(_ download: Download, _ running: Running, _ now: Instant) {
     guard download.mirrors.count > 1 else { return }
     let former = download.mirrors.current
     let sticks = download.content.entry.checksum == nil && download.mirrors.ofGeneration != nil && download.hasStored
     let isItsOwn = former == download.mirrors.ofGeneration
-    if sticks, isItsOwn, download.attempts.retry.failures < Self.patienceWithMirror { return }
+    let isSilent = running.cancellation == .stalled && !running.responded
+    let isFar = download.mirrors.asksToWait(former, now.adding(seconds: Self.longestWait))
+    if sticks, isItsOwn, !isSilent, !isFar, download.attempts.retry.failures < Self.patienceWithMirror { return }
     guard download.nextMirror(now), download.mirrors.current != former else { return }
     if download.attempts.retry.failures % download.mirrors.count != 0 { download.attempts.retry.skipPause() }
   }

@@ -56,16 +56,16 @@ final class Generations {
     let maySplice = download.content.entry.checksum != nil && found.size == known.size && found.size != nil
     if isOtherMirror ? maySplice : GenerationCheck.compare(found, with: known) == .same {
       download.opinion.agreed()
-      if isOtherMirror, !Seam.isProved(found, begun) { mixes(download) }
+      if isOtherMirror, !Seam.isProved(found, begun), let failure = mixes(download) { return .broken(failure) }
       if isOtherMirror, !isReplaced {
         download.goesOn(at: running.mirror, found)
       } else if !isReplaced {
-        download.mirrors.ofGeneration = running.mirror
+        came(download, from: running.mirror)
       }
       return .accepted
     }
     if isOtherMirror, !download.hasStored, GenerationCheck.compare(found, with: known) == .same {
-      download.mirrors.ofGeneration = running.mirror
+      came(download, from: running.mirror)
       return .accepted
     }
     return isReplaced ? .refused : judgeOther(found, than: known, head, of: download, running, now)
@@ -73,8 +73,26 @@ final class Generations {
 
   /// Another mirror brings bytes of the version, and not with its strong tag: until the version's checksum was
   /// compared, its tag does not stand for what is stored.
-  private func mixes(_ download: Download) {
-    if let id = download.content.guarded.withLock({ $0.held.mixes() }) { room.record(.mixed(generation: id)) }
+  /// The store knows it before it has such a byte; else why not.
+  private func mixes(_ download: Download) -> String? {
+    let generation = download.content.guarded.withLock { $0.held.generation }
+    guard let generation, !generation.isMixed else { return nil }
+    do throws(StoreError) {
+      try room.store.changes.apply([.mixed(generation: generation.id)], durably: false)
+      download.content.guarded.withLock { $0.held.mixed() }
+      return nil
+    } catch {
+      Log.error("\(download.content.path): the catalog cannot record that another mirror goes on: \(error.message)")
+      return error.message
+    }
+  }
+
+  /// The mirror at `place` describes the version.
+  private func came(_ download: Download, from place: Int) {
+    download.mirrors.ofGeneration = place
+    guard let mirror = download.mirrors.key(of: place) else { return }
+    let id = download.content.guarded.withLock { $0.held.came(from: mirror) }
+    if let id { room.record(.came(generation: id, from: mirror)) }
   }
 
   /// Whether the entry's name promises media and a web page came instead: a login page, or an error page with status
@@ -196,10 +214,9 @@ final class Generations {
       guard let (identified, probes, reads) = begun else { return .refused }
       if let useless = identified.useless { forget(useless, of: content) }
       room.table.withLock { $0.unrecorded[content.key] = generation }
-      // Who waits comes before the keeper, which may take the processor.
+      room.record(.learned(generation), promptly: true)
       for probe in probes { answers.answer(probe, content) }
       for read in reads { answers.answer(read, content) }
-      room.record(.learned(generation), promptly: true)
       room.happened(.new, to: content, bytes: generation.size)
       return .accepted
     } catch {

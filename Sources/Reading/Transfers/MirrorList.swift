@@ -62,6 +62,7 @@ struct MirrorList {
     ofGeneration = former.ofGeneration.flatMap { place in
       former.isReplaced(place) ? nil : urls.firstIndex(of: former[place].url).map { first + $0 }
     }
+    if let ofGeneration { current = ofGeneration }
   }
 
   var count: Int { mirrors.count }

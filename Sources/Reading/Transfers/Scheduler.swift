@@ -215,6 +215,7 @@ final class Scheduler {
       lines.update(host) { $0.continues(bytes, now: now) }
     }
     download.transfers.append(running)
+    download.isDormant = false
     if start.kind == .confirm { download.opinion.wasAsked() }
     download.wish.head = false
     downloads.began(id, of: download)

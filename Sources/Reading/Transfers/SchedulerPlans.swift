@@ -65,6 +65,8 @@ extension Scheduler {
         return
       }
       guard download.attempts.retry.permits(now, readerWaits: waits) else { return }
+      // The end of a transfer that stalled decides which mirror is asked next.
+      if download.mirrors.count > 1, download.transfers.contains(where: { $0.cancellation == .stalled }) { return }
       let checked = view.checked.flatMap { asksOrigin(download, now) ? $0 : nil }
       var input = input(download, view, size: size, checked: checked, now)
       input.continues = continues

@@ -294,6 +294,7 @@ extension Scheduler {
     running.generation = generation
     running.audience = audience(of: start)
     download.transfers.append(running)
+    download.isDormant = false
     downloads.began(id, of: download)
     Log.debug("transfer \(id.rawValue): \(start.purpose) \(range) of \(download.content.path), shared")
     service.start(request)

@@ -216,7 +216,8 @@ final class TransferThread {
     // longer than that.
     let isLively = isBusy || stats.isAskable(download, now) || (isContinuing && isDue && !download.isWhole)
     // A scan leaves hundreds of files behind, and its next file would wait for a look at each of them.
-    download.isDormant = !isLively && !isOpen && download.lineUse.playouts.playsSince == nil
+    download.isDormant =
+      !isLively && !isOpen && !download.wish.head && download.lineUse.playouts.playsSince == nil
     return isLively
   }
 }

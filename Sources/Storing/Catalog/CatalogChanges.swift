@@ -16,7 +16,9 @@ package enum CatalogChange: Sendable {
   case lost(generation: Int64, stored: ByteRangeSet, synced: ByteRangeSet)
   /// Whether its background download continues, also at the next mount.
   case continues(generation: Int64, Bool)
-  /// Bytes of another URL than the one that it came from are about to be stored as its own.
+  /// Which URL's answers describe it, for a resource that has several.
+  case came(generation: Int64, from: ResourceKey)
+  /// Bytes of another URL than that are about to be stored as its own. Apply this before they are stored.
   case mixed(generation: Int64)
   /// Whether a user asked for the resource by name. If so, the server completes it whatever the policy, also at the
   /// next mount.
@@ -172,6 +174,7 @@ package final class CatalogChanges: Sendable {
       try run(Queries.continues, on: connection) {
         $0.bind(1, id); $0.bind(2, continues ? 1 : 0)
       }
+    case .came(let id, let mirror): try CatalogNotes.note(.mirror, CatalogNotes.digits(mirror), of: id, on: connection)
     case .mixed(let id): try CatalogNotes.note(.mixed, "1", of: id, on: connection)
     case .pinned(let key, let isPinned): try CatalogNotes.pin(key, isPinned, on: connection)
     case .rule(let change): try CatalogNotes.change(change, on: connection)
@@ -256,7 +259,7 @@ package final class CatalogChanges: Sendable {
       $0.bind(9, record.continues ? 1 : 0)
     }
     if let mirror = record.mirror {
-      try CatalogNotes.note(.mirror, CatalogNotes.digits(mirror), of: record.id, on: connection)
+      try apply(.came(generation: record.id, from: mirror), on: connection)
     }
   }
 
