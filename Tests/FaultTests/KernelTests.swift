@@ -187,8 +187,14 @@ struct KernelTests {
       for number in 1...4 {
         scene.expect(scene.bounded("round \(number)") { round(number) } == 0, "opens or lookups failed")
       }
-      let after = ProcessMemory.resident(server)
-      scene.expect(before > 0 && after < before + (4 << 10), "resident: \(before) KiB, then \(after) KiB")
+      // On a loaded machine the server may put away the last ones later.
+      let after = Lock(0)
+      let isBack = eventually {
+        let resident = ProcessMemory.resident(server)
+        after.withLock { $0 = resident }
+        return resident < before + (4 << 10)
+      }
+      scene.expect(before > 0 && isBack, "resident: \(before) KiB, then \(after.withLock { $0 }) KiB")
     }
   }
 }
