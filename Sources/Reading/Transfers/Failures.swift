@@ -45,7 +45,7 @@ final class Failures {
   private static let stallSeconds = 1.0
   /// After how many failures in a row another mirror is tried although the stored bytes came from this one.
   private static let patienceWithMirror = 4
-  /// For how many seconds it is waited for at most, by the time that it names.
+  /// A mirror whose stored bytes would be lost is waited for if the time that it names is at most so many seconds away.
   private static let longestWait = 10.0
 
   func failed(_ download: Download, _ running: Running, _ failure: TransferFailure, _ now: Instant) {

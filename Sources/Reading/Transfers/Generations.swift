@@ -73,7 +73,7 @@ final class Generations {
 
   /// Another mirror brings bytes of the version, and not with its strong tag: until the version's checksum was
   /// compared, its tag does not stand for what is stored.
-  /// The store knows it before it has such a byte; else why not.
+  /// The catalog records this before such a byte is stored. Returns why it could not; nil: it has.
   private func mixes(_ download: Download) -> String? {
     let generation = download.content.guarded.withLock { $0.held.generation }
     guard let generation, !generation.isMixed else { return nil }

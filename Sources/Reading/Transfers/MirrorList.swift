@@ -40,7 +40,7 @@ struct MirrorList {
     (ofGeneration, current) = (first + index, first + index)
   }
 
-  /// By what the mirror at `place` is known over restarts; nil: it has no others beside it, or was replaced.
+  /// The key by which the catalog remembers the mirror at `place`; nil: the entry has no other one, or it was replaced.
   func key(of place: Int) -> ResourceKey? {
     mirrors.count > 1 && !isReplaced(place) ? ResourceKey(url: self[place].url) : nil
   }
