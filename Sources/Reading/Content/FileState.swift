@@ -40,8 +40,9 @@ import Storing
 ///     superseded     yes       yes       yes         yes        yes    any
 ///
 /// Every state takes the events of the length (`grow`, `ended`: while it grows), of the wish (`continues`, `pinned`),
-/// of the origin (`checked`), of a program (`used`) and of the bytes in memory (`kept`, which a copy does not take,
-/// `shrankMemory`, `emptiedMemory`). None of them changes the values above, but `ended` leaves the claim behind.
+/// of the origin (`checked`, `came`, `mixed`), of a program (`used`) and of the bytes in memory (`kept`, which a copy
+/// does not take, `shrankMemory`, `emptiedMemory`). None of them changes the values above, but `ended` leaves the claim
+/// behind.
 struct FileState: Sendable {
   private(set) var holding = Holding.partial
   private(set) var claim = Claim.current

@@ -107,7 +107,8 @@ final class Download {
   var toldSecondAt: Instant?
   /// What was fetched of it since the server began.
   var fetched = FetchedBytes()
-  /// Whether nobody uses it, so that only each sweep looks at it until something happens to it.
+  /// Whether no program uses it. The transfer thread then looks at it in its sweeps alone, until something happens to
+  /// it.
   var isDormant = false
   /// Whether it was told that a read of it waits for long (``Happening``).
   var hasToldStall = false
