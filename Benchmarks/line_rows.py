@@ -13,7 +13,7 @@ from lines import RATE, TRIP, Line, NoLine, Path
 from play_rows import CHUNK, SHOWN, Player
 from rows import Row, systems
 from servers import Nginx
-from systems import BENCH, mounted, work_folder
+from systems import BENCH, end_process, mounted, work_folder
 from wait_rows import FILM, first_look, read_at, seek_samples
 
 READ = 64 << 10
@@ -44,6 +44,7 @@ def lines(results, repetition):
     root = media_folder()
     deadline = time.monotonic() + LONGEST
     jobs = [functools.partial(curl if path.loss else curl_copies, results, root, path) for path in PATHS]
+    jobs += [functools.partial(curl_plays, results, root, path) for path in PATHS if path.loss]
     # Beside rclone's measurements, which are the longest, all others find time.
     jobs += [functools.partial(measure, results, repetition, root, path, system)
             for path in sorted(PATHS, key=lambda path: path not in PEER_PATHS)
@@ -163,9 +164,8 @@ def copies(results, _, root, path, system):
 def curl_copies(results, root, path):
     """The same by curl alone, in one response."""
     with ends(root, path) as (_, server):
-        done = subprocess.run([*server.enter, "curl", "--http2" if path.http2 else "--http1.1", "--cacert",
-                               server.authority, "--silent", "--max-time", str(COPY_SECONDS), "--output", "/dev/null",
-                               "--write-out", "%{size_download}", f"{server.url}/film.mp4"],
+        done = subprocess.run([*server.enter, *curl_words(server, path), "--max-time", str(COPY_SECONDS), "--output",
+                               "/dev/null", "--write-out", "%{size_download}", f"{server.url}/film.mp4"],
                               capture_output=True, text=True, timeout=60)
         results.add("line-copy", "curl", float(done.stdout) / COPY_SECONDS, path=path)
 
@@ -194,13 +194,13 @@ def seeks_beside(kind, results, repetition, root, path, system):
 
 def plays(results, _, root, path, system):
     with ends(root, path) as (_, server), mounted(system, server):
-        play(results, "alone", path, system)
+        play(results, "alone", path, system, system.path("film.mp4"))
 
 
 def plays_fast(results, _, root, path, system):
     """Playing at 90 % of the line's rate."""
     with ends(root, path) as (_, server), mounted(system, server):
-        play(results, "fast", path, system, PLAYED_FAST)
+        play(results, "fast", path, system, system.path("film.mp4"), PLAYED_FAST)
 
 
 def plays_beside(results, _, root, path, system):
@@ -208,21 +208,53 @@ def plays_beside(results, _, root, path, system):
     with ends(root, path) as (_, server), mounted(system, server):
         downloads = [system.download(f"{name}.mp4") for name in ("other", "third")]
         try:
-            play(results, "beside", path, system)
+            play(results, "beside", path, system, system.path("film.mp4"))
         finally:
             for process in filter(None, downloads):
                 process.kill()
                 process.wait()
 
 
-def play(results, kind, path, system, rate=PLAYED):
+def play(results, kind, path, system, film, rate=PLAYED, **values):
     jumps = [(PLAY_SECONDS / 3, 0.4), (PLAY_SECONDS * 2 / 3, 0.75)]
-    player = Player(system.path("film.mp4"), rate, RATE, PLAY_SECONDS, jumps, trip=TRIP, patience=PATIENCE)
+    player = Player(film, rate, RATE, PLAY_SECONDS, jumps, trip=TRIP, patience=PATIENCE, **values)
     player.run()
     if player.error:
         raise player.error
     results.add(row(f"play-{kind}-stalls", path), system, len(player.stalls_over(0.1)), note=player.stalls, path=path)
     results.add(row(f"play-{kind}-seconds", path), system, player.stalled, path=path)
+
+
+class CurlFile:
+    """A file as curl brings it: in one response up to its end, and at each jump in another, over a new connection."""
+
+    def __init__(self, server, path, name):
+        self.command = [*server.enter, *curl_words(server, path), f"{server.url}/{name}"]
+        self.size = server.files[name]
+        self.process, self.position = None, None
+
+    def read(self, count, offset):
+        if offset != self.position:
+            self.close()
+            self.process = subprocess.Popen([*self.command, "--range", f"{offset}-"], stdout=subprocess.PIPE)
+        if len(self.process.stdout.read(count)) < count:
+            raise OSError(f"curl ended before byte {offset + count}")
+        self.position = offset + count
+
+    def close(self):
+        if self.process:
+            end_process(self.process)
+            self.process.stdout.close()
+
+
+def curl_words(server, path):
+    return ["curl", "--http2" if path.http2 else "--http1.1", "--cacert", server.authority, "--silent", "--fail"]
+
+
+def curl_plays(results, root, path):
+    """The player of the other rows, fed by curl alone."""
+    with ends(root, path) as (_, server):
+        play(results, "alone", path, "curl", "film.mp4", opened=lambda name: CurlFile(server, path, name))
 
 
 def curl(results, root, path):
@@ -287,7 +319,8 @@ HOW = {
     "play-beside-stalls": "The player at 60 %, while two other files are fetched (rclone: cat of them).",
 }
 LOSS_HOW = ("The same over the paths that lose 0.5 % of the packets, beside curl alone on the same line: the same "
-            "reads, three a second on one connection.")
+            "reads, three a second on one connection. At 60 % it also feeds a player: with one response from each jump "
+            "to the end, over a new connection, whose handshakes are 0.3 s of its stalls a jump.")
 
 
 def rows_of(loss):
@@ -296,6 +329,8 @@ def rows_of(loss):
         values = {"unit": "B" if "queued" in name or "underway" in name else "" if "stalls" in name else "s"}
         if name == "start":
             values |= {"limit": START_LIMIT} if loss else {"limit": START_LIMIT, "goal": 1.25, "tail": True}
+        elif loss and name == "play-alone-seconds":
+            values |= {"of": "curl", "goal": 1}
         elif name.startswith("play"):
             values |= {"limit": 0} if loss or "fast" in name else {"limit": 0, "goal": 0, "worst": True}
         elif loss and values["unit"] == "s":

@@ -15,6 +15,20 @@ AHEAD = 1.0  # seconds a player reads ahead of what it shows
 SHOWN = 0.2  # seconds it needs before it shows anything
 
 
+class OpenFile:
+    """What a player reads: a file of a mount."""
+
+    def __init__(self, path):
+        self.descriptor = os.open(path, os.O_RDONLY)
+        self.size = os.fstat(self.descriptor).st_size
+
+    def read(self, count, offset):
+        os.pread(self.descriptor, count, offset)
+
+    def close(self):
+        os.close(self.descriptor)
+
+
 class Player:
     """Reads at a rate as a player does: the head, the tail, then in sequence, at most a second ahead of what it shows.
 
@@ -23,7 +37,8 @@ class Player:
     limit (the round trip and those 0.2 s at the line's rate) and 15 %."""
 
     def __init__(self, path, rate, line, seconds, jumps=(), probes_tail=True, trip=TRIP,
-                 patience=math.inf):
+                 patience=math.inf, opened=OpenFile):
+        self.opened = opened
         self.path, self.rate, self.seconds, self.probes_tail = path, rate, seconds, probes_tail
         self.patience = patience  # seconds of stalls after which it gives up
         self.jumps = sorted(jumps)  # (second of the medium shown so far, share of the file)
@@ -41,30 +56,29 @@ class Player:
 
     def _run(self):
         begin = time.monotonic()
-        descriptor = os.open(self.path, os.O_RDONLY)
+        file = self.opened(self.path)
         try:
-            size = os.fstat(descriptor).st_size
-            os.pread(descriptor, CHUNK, 0)
+            file.read(CHUNK, 0)
             if self.probes_tail:
-                os.pread(descriptor, CHUNK, size - CHUNK)
+                file.read(CHUNK, file.size - CHUNK)
             offset, shown = 0, 0.0
             for stop, share in [*self.jumps, (self.seconds, None)]:
                 asked = time.monotonic()
                 for start in range(0, int(self.first), CHUNK):
-                    os.pread(descriptor, CHUNK, offset + start)
+                    file.read(CHUNK, offset + start)
                 waited = time.monotonic() - asked
                 if self.start_seconds is None:
                     self.start_seconds = time.monotonic() - begin
                 elif waited > self.allowed:
                     self._stall(shown, "jump", waited - self.allowed)
-                self._play(descriptor, offset + int(self.first), shown, stop)
+                self._play(file, offset + int(self.first), shown, stop)
                 shown = stop
                 if share:
-                    offset = int(share * size) // CHUNK * CHUNK
+                    offset = int(share * file.size) // CHUNK * CHUNK
         finally:
-            os.close(descriptor)
+            file.close()
 
-    def _play(self, descriptor, offset, shown, stop):
+    def _play(self, file, offset, shown, stop):
         """From `offset`, up to which it has 0.2 s to show, until `stop` seconds of the medium were shown."""
         shift = time.monotonic() - shown  # when the medium's second 0 would have been shown
         have = shown + self.first / self.rate  # up to here is read
@@ -72,7 +86,7 @@ class Player:
             wait = shift + have - AHEAD - time.monotonic()
             if wait > 0:
                 time.sleep(wait)
-            os.pread(descriptor, CHUNK, offset)
+            file.read(CHUNK, offset)
             late = time.monotonic() - (shift + have)
             if late > 0:
                 self._stall(have, "play", late)
