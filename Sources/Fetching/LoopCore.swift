@@ -43,9 +43,9 @@ final class LoopCore: @unchecked Sendable {
   /// The sockets that libcurl made: 7.88 tells a socket only then, and closes it without a word. So any of them may be
   /// closed, or another connection's, by now.
   private var made: Set<Int32> = []
-  /// Those of shared connections by their local ports.
-  private var shared: [Int: Int32] = [:]
-  private static let mostShared = 256
+  /// Those that were asked for packets out of order, by their local ports.
+  private var sockets: [Int: Int32] = [:]
+  private static let mostSockets = 256
 
   init(options: TransferOptions) throws(FetchError) {
     guard globalInitCode == CURLE_OK else { throw .library(String(cString: curl_easy_strerror(globalInitCode))) }
@@ -106,20 +106,24 @@ final class LoopCore: @unchecked Sendable {
     shareRate()
   }
 
-  /// How many packets came out of order over the connection with that local port; nil: unknown.
-  func misorderedPackets(port: Int) -> Int? {
+  /// How many packets came out of order over the connection of a transfer; nil: unknown.
+  func misorderedPackets(of id: TransferID) -> Int? {
+    checkThread()
+    guard let port = active[id]?.localPort else { return nil }
     func count(_ socket: Int32) -> Int? {
       let found = csystem_misordered_packets(socket, Int32(port))
       return found < 0 ? nil : Int(found)
     }
-    if let socket = shared[port], let count = count(socket) { return count }
-    if shared.count >= Self.mostShared { shared = [:] }
-    for socket in made {
-      guard let count = count(socket) else { continue }
-      shared[port] = socket
-      return count
+    var found = sockets[port].flatMap(count)
+    if found == nil {
+      if sockets.count >= Self.mostSockets { sockets = [:] }
+      sockets[port] = made.first { socket in
+        found = count(socket)
+        return found != nil
+      }
     }
-    return nil
+    if let found { Log.debug("transfer \(id.rawValue): \(found) packets out of order so far") }
+    return found
   }
 
   private func forget(_ id: TransferID) {

@@ -104,9 +104,6 @@ package struct ResponseHead: Sendable {
   package var reusedConnection: Bool
   /// Tells the connection from others that are open; nil: unknown.
   package var connection: Int?
-  /// How many packets came out of order over it so far, which follow lost ones; nil: unknown. Only where the
-  /// connection is shared (HTTP/2).
-  package var misorderedPackets: Int?
   /// 10, 11, 20 or 30.
   package var httpVersion: Int
   /// What an object store said beside that; nil for an answer to another request.

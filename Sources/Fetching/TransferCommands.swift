@@ -13,6 +13,10 @@ package final class TransferCommands {
   /// turn. Does nothing if it is over. On HTTP/1 this costs the connection.
   package func cancel(_ id: TransferID) { core.cancel(id) }
 
+  /// How many packets came out of order so far over the connection that brings a transfer: they follow lost ones. nil:
+  /// unknown.
+  package func misorderedPackets(of id: TransferID) -> Int? { core.misorderedPackets(of: id) }
+
   /// From now on these limits hold, also for whole bodies in flight.
   package func limit(_ rates: TransferRates) { core.limit(rates) }
 

@@ -248,15 +248,12 @@ final class TransferSlot {
     (head.status, head.speaksDAV, head.date) = (fields.status, accepted.speaksDAV, accepted.date)
     head.firstByteSeconds = Double(max(0, wait)) / 1e6
     head.reusedConnection = easy.info(CURLINFO_NUM_CONNECTS) == 0
-    let port = easy.info(CURLINFO_LOCAL_PORT)
-    head.connection = port > 0 ? port : nil
+    head.connection = localPort
     head.httpVersion = httpVersion
-    if head.httpVersion == 20, port > 0 { head.misorderedPackets = loop.misorderedPackets(port: port) }
     head.object = accepted.object
     Log.debug(
       "transfer \(id.rawValue): status \(fields.status), HTTP/\(head.httpVersion), \(accepted.body), first byte after "
         + "\(head.firstByteSeconds) s, connection \(head.reusedConnection ? "kept" : "new")")
-    if let count = head.misorderedPackets { Log.debug("transfer \(id.rawValue): \(count) packets out of order so far") }
     guard loop.client.transfer(id, responded: head) else {
       outcome = .cancelled
       return false
@@ -272,6 +269,12 @@ final class TransferSlot {
     guard isFramed, length ?? 0 <= Self.discardLimit else { return false }
     loop.expectEnd(of: self)
     return true
+  }
+
+  /// The local port of its connection, which tells it from others that are open; nil: it has none.
+  var localPort: Int? {
+    let port = easy.info(CURLINFO_LOCAL_PORT)
+    return port > 0 ? port : nil
   }
 
   private var httpVersion: Int {

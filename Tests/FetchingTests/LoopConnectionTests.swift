@@ -30,6 +30,24 @@ extension TransferLoopTests {
     }
   }
 
+  @Test("The kernel counts packets out of order for each transfer's connection, until the transfer is over")
+  func misorderedPackets() throws {
+    try withServer({ serveRange($0, $1, size: 100_000) }) { client, server in
+      let counts = Lock<[Int?]>([])
+      client.onBytes { commands, id in
+        counts.withLock { $0.append(commands.misorderedPackets(of: id)) }
+        return true
+      }
+      client.onEnd { commands, id in
+        let (known, unknown) = (commands.misorderedPackets(of: id), commands.misorderedPackets(of: TransferID(9999)))
+        counts.withLock { $0 += [known, unknown] }
+      }
+      for _ in 0..<2 { #expect(client.get(server.url("/a"), 0..<500).isFinished) }
+      // On loopback none is out of order.
+      #expect(counts.withLock { $0 } == [0, nil, nil, 0, nil, nil])
+    }
+  }
+
   @Test("Nobody there") func unreachable() throws {
     let server = ScriptedServer { _, _ in false }
     let url = server.url("/")

@@ -13,7 +13,9 @@ import Testing
   @Test("Congestion windows are small where the line is silent for half of a round trip now and then, for a minute")
   func smallWindows() {
     /// Two packets each millisecond of `burst`, then `silence`, for two seconds.
-    func feed(_ windows: inout CongestionWindows, burst: Double, silence: Double) -> Instant {
+    func feed(
+      _ windows: inout CongestionWindows, burst: Double, silence: Double, isHeld: Bool = false
+    ) -> Instant {
       var now = start
       while now.seconds(since: start) < 2 {
         for _ in 0..<Int(burst / 0.001) {
@@ -22,7 +24,7 @@ import Testing
         }
         if silence > 0 {
           now = now.adding(seconds: silence)
-          windows.received(after: silence, roundTrip: 0.06, now: now)
+          windows.received(after: silence, isHeld: isHeld, roundTrip: 0.06, now: now)
         }
       }
       return now
@@ -31,6 +33,9 @@ import Testing
     let seen = feed(&windows, burst: 0.03, silence: 0.03)
     #expect(windows.areSmall(seen) && windows.areSmall(seen.adding(seconds: 50)))
     #expect(!windows.areSmall(seen.adding(seconds: 70)))
+    var held = CongestionWindows()
+    let now = feed(&held, burst: 0.03, silence: 0.03, isHeld: true)
+    #expect(!held.areSmall(now) && !held.pause(now), "all that came waited for lost packets")
     // A full line, one with an outage now and then, and one that is silent for less than a part of a round trip.
     for (burst, silence) in [(0.03, 0), (0.3, 0.5), (0.01, 0.01)] {
       var windows = CongestionWindows()
@@ -75,14 +80,14 @@ import Testing
     // A server that pauses looks the same, but then no packet comes out of order.
     var paused = Line(connections: 32)
     paused.speaks(httpVersion: 20)
-    paused.losses.counted(0, over: 40_000, now: start)
+    paused.lost(0, over: 40_000, now: start)
     now = feed(&paused, from: start, seconds: 3)
     #expect(!paused.separates, "no packet was lost")
-    paused.losses.counted(8, over: 40_000, now: now)
-    paused.losses.counted(99, over: 40_000, now: now.adding(seconds: 1.5))
+    paused.lost(8, over: 40_000, now: now)
+    paused.lost(99, over: 40_000, now: now.adding(seconds: 1.5))
     now = feed(&paused, from: now.adding(seconds: 1.5), seconds: 1)
     #expect(!paused.separates, "the end of slow start loses many at once")
-    for count in 100...101 { paused.losses.counted(count, over: 40_000, now: now.adding(seconds: Double(count - 100))) }
+    for count in 100...101 { paused.lost(count, over: 40_000, now: now.adding(seconds: Double(count - 100))) }
     _ = feed(&paused, from: now.adding(seconds: 1), seconds: 0.1)
     #expect(paused.separates)
     // HTTP/1.1 has connections of its own in any case.
@@ -97,8 +102,9 @@ import Testing
     /// Each reading: seconds, connection, count.
     func likely(_ readings: [(Double, Int, Int)], at second: Double, roundTrip: Double = 0.06) -> Bool {
       var losses = PacketLosses()
+      if !readings.isEmpty { for connection in 1...2 { losses.counted(0, over: connection, bytes: 0, now: start) } }
       for (second, connection, count) in readings {
-        losses.counted(count, over: connection, now: start.adding(seconds: second))
+        losses.counted(count, over: connection, bytes: 0, now: start.adding(seconds: second))
       }
       return losses.areLikely(roundTrip: roundTrip, start.adding(seconds: second))
     }
@@ -112,6 +118,54 @@ import Testing
     #expect(!likely([(0, 1, 1), (11, 1, 1), (12, 1, 2)], at: 12), "the first are long ago")
     #expect(!likely([(0, 1, 1), (3, 1, 1), (3.5, 2, 9), (3.6, 2, 9)], at: 4), "each connection has a slow start")
     #expect(!likely((0..<20).map { (Double($0), $0 % 2, $0 % 2 == 0 ? 5 : 9) }, at: 20), "no news in turns")
+  }
+
+  @Test("Losses are frequent where one is seen in each 800 KB, and no more after 4 MiB without one")
+  func frequent() {
+    /// So many readings, `distance` bytes apart, with one more packet out of order each.
+    func feed(_ count: Int, distance: Int64) -> PacketLosses {
+      var losses = PacketLosses()
+      for connection in 0..<3 { losses.counted(0, over: connection, bytes: 0, now: start) }
+      for index in 1...count {
+        for _ in 0..<2 {  // the second one brings no news
+          losses.counted(index, over: index % 3, bytes: Int64(index) * distance, now: start)
+        }
+      }
+      return losses
+    }
+    #expect(!feed(100, distance: 2_500_000).areFrequent(250_000_000, start), "a queue of one round trip")
+    #expect(!feed(5, distance: 350_000).areFrequent(5 * 350_000, start), "slow start")
+    #expect(!feed(12, distance: 5_000).areFrequent(12 * 5_000, start), "a queue dropped packets of all connections")
+    let losses = feed(8, distance: 350_000)
+    #expect(losses.areFrequent(8 * 350_000, start) && !losses.areFrequent(8 * 350_000 + 4 << 20, start))
+    #expect(losses.areFrequent(8 * 350_000, start.adding(seconds: 59)))
+    #expect(!losses.areFrequent(8 * 350_000, start.adding(seconds: 61)), "the network may be another")
+    #expect(feed(20, distance: 650_000).areFrequent(20 * 650_000, start))
+    // What a connection lost long ago is no news where another one's count was forgotten meanwhile.
+    var turns = PacketLosses()
+    for index in 0..<1000 { turns.counted(5, over: index % 100, bytes: Int64(index) * 300_000, now: start) }
+    #expect(!turns.areFrequent(300_000_000, start))
+    var unknown = PacketLosses()
+    for index in 1...9 { unknown.counted(nil, over: 1, bytes: Int64(index), now: start) }
+    #expect(!unknown.areFrequent(9, start))
+  }
+
+  @Test("A pause is a lost packet's where its connection has more out of order than before it")
+  func held() {
+    var line = Line(connections: 32)
+    line.estimate.responded(after: 0.06, now: start)
+    line.lost(2, over: 1, now: start)
+    func isHeld(_ count: Int?, after seconds: Double, over connection: Int = 1, at second: Double) -> Bool {
+      line.held(after: seconds, over: connection, now: start.adding(seconds: second)) { count }.response
+    }
+    #expect(!isHeld(2, after: 0.06, at: 1), "those came before")
+    #expect(!isHeld(3, after: 0.01, at: 2), "too short to be a pause")
+    #expect(isHeld(3, after: 0.06, at: 2))
+    #expect(!isHeld(3, after: 0.06, at: 3))
+    #expect(!isHeld(nil, after: 0.06, over: 2, at: 3), "the kernel does not tell")
+    // The head of another response on the connection told it before.
+    line.lost(4, over: 1, now: start.adding(seconds: 4))
+    #expect(isHeld(4, after: 0.06, at: 4.001) && !isHeld(0, after: 0.06, over: 2, at: 4.001))
   }
 
   @Test("Responses count as pausing until some came without a pause")

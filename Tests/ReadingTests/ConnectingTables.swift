@@ -57,6 +57,7 @@ import Testing
       ("a connection is idle", { $0.line.flights = [60_000] }),
       ("HTTP/2, or no TLS", { $0.line.hasHandshakes = false }),
       ("packets are lost", { $0.line.losesPackets = true }),
+      ("windows stay small", { $0.line.staysSmall = true }),
       ("the one in use is slow", { $0.transfers[0].rate = 1e5 }),
       (
         "its answer and its bytes together take too long",

@@ -7,7 +7,8 @@ import TestSupport
 /// responses, one after the other.
 ///
 /// As Linux does it: CUBIC (RFC 9438) with HyStart, a smaller congestion window after idleness (RFC 2861), losses that
-/// a later acknowledgement shows, and a probe for the last packet (RFC 8985). Sizes of windows are in packets.
+/// a later acknowledgement shows, and a probe for the last packet (RFC 8985). Sizes of windows are in packets. Losses
+/// do not slow a server that `keepsRate`, as one with BBR.
 final class FakeNetwork {
   /// Bytes of a packet without its headers, and those of the headers.
   private static let packet: Int64 = 1448
@@ -60,8 +61,9 @@ final class FakeNetwork {
     fileprivate(set) var misordered = 0
     fileprivate var lastSent = -1.0
     fileprivate var hasProbed = false
-    fileprivate var control = Control()
-    fileprivate init(number: Int, readyAt: Double, isMultiplexed: Bool) {
+    fileprivate var control: Control
+    fileprivate init(number: Int, readyAt: Double, isMultiplexed: Bool, keepsRate: Bool) {
+      control = Control(keepsRate: keepsRate)
       self.number = number
       self.readyAt = readyAt
       self.isMultiplexed = isMultiplexed
@@ -70,6 +72,7 @@ final class FakeNetwork {
 
   /// What bounds the packets of a connection that are not acknowledged.
   fileprivate struct Control {
+    private let keepsRate: Bool
     var window = FakeNetwork.firstWindow
     var threshold = Double.infinity
     /// The window before the last loss, and since when it grows back.
@@ -88,6 +91,8 @@ final class FakeNetwork {
     private var samples = 0
     private var lastAcknowledged = 0.0
 
+    init(keepsRate: Bool) { self.keepsRate = keepsRate }
+
     var timeout: Double { smoothed + max(0.2, smoothed / 4) }
 
     mutating func rested(_ idle: Double) {
@@ -103,6 +108,12 @@ final class FakeNetwork {
     }
 
     mutating func acknowledged(_ order: Int, after seconds: Double, newest: Int, _ now: Double) {
+      if keepsRate {
+        // It leaves about a quarter of a round trip's bytes in the queue.
+        let goal = 1.25 * least / seconds
+        if goal < 1 { window -= 1 - goal } else if window < 2 * Double(mostOut) { window += 1 }
+        return
+      }
       guard order >= recovery else { return }
       if window < threshold {
         leaveSlowStart(order, seconds, newest, now)
@@ -137,7 +148,7 @@ final class FakeNetwork {
     }
 
     mutating func lost(_ order: Int, newest: Int) {
-      guard order > recovery else { return }
+      guard order > recovery, !keepsRate else { return }
       recovery = newest
       most = window < most ? window * 0.85 : window
       window = max(2, window * FakeNetwork.kept)
@@ -170,10 +181,12 @@ final class FakeNetwork {
   private let queue: Double
   /// The part of the packets that the line loses.
   private let loss: Double
+  private let keepsRate: Bool
   private var random: SeededRandom
   private var spare = FakeSpare()
   private var connections: [Connection] = []
-  private var made = 0
+  /// How many connections were made.
+  private(set) var made = 0
   private var requests: [Request] = []
   /// In the order in which they leave the queue; the first `arrived` are at the client.
   private var packets: [Packet] = []
@@ -182,7 +195,8 @@ final class FakeNetwork {
   private var free = 0.0
   private var order = 0
 
-  init(rate: Double, trip: Double, queue: Double, loss: Double = 0, seed: UInt64 = 1) {
+  init(rate: Double, trip: Double, queue: Double, loss: Double = 0, keepsRate: Bool = false, seed: UInt64 = 1) {
+    self.keepsRate = keepsRate
     self.rate = rate
     self.trip = trip
     self.queue = queue
@@ -204,7 +218,8 @@ final class FakeNetwork {
       // Of a spare connection TCP's handshake is over, that of TLS is not.
       let trips = Self.handshake - (spare.take(at: now) ? 1 : 0)
       if request.opensAnother { spare.make(readyAt: now + trip) }
-      connection = Connection(number: made, readyAt: now + trips * trip, isMultiplexed: isMultiplexed)
+      connection = Connection(
+        number: made, readyAt: now + trips * trip, isMultiplexed: isMultiplexed, keepsRate: keepsRate)
       connections.append(connection)
     }
     connection.isBusy = true

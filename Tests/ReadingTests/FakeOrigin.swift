@@ -171,6 +171,10 @@ final class FakeService: TransferService, @unchecked Sendable {
     ends.append((id, .cancelled))
   }
 
+  func misorderedPackets(of id: TransferID) -> Int? {
+    running.first { $0.request.id == id }?.response?.connection.misordered
+  }
+
   func limit(_ rates: TransferRates) {}
 
   func dropConnections() {
@@ -279,7 +283,6 @@ final class FakeService: TransferService, @unchecked Sendable {
       head.reusedConnection = response.begun > 0
       head.connection = response.connection.number
       head.httpVersion = response.connection.isMultiplexed ? 20 : 11
-      head.misorderedPackets = response.connection.isMultiplexed ? response.connection.misordered : nil
       transfer.resource = resource
       transfer.head = head
       if case .part(let range, _) = head.body { transfer.position = range.start }

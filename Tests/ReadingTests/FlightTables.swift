@@ -85,6 +85,31 @@ import Testing
     #expect(Planner.letsGrow(copy, beside))
   }
 
+  @Test("Where packets are lost, who reads on lets windows grow, and has 2.5 round trips' bytes in flight")
+  func growsWherePacketsAreLost() {
+    var line = LineView(roundTrip: Self.trip, rate: 4e6)
+    (line.hasSmallWindows, line.openConnections) = (true, 12)
+    (line.flights, line.grownFlights) = ([Int64](repeating: 50_000, count: 12), [Int64](repeating: 100_000, count: 12))
+    func planned(_ change: (inout PlanInput) -> Void) -> [Int64] {
+      var input = PlanInput(size: 1 << 30, line: line)
+      input.available.insert(ByteRange(0, 8 << 20))
+      var film = ReaderView(position: 8 << 20, length: 8 << 20, rate: 2e6)
+      (film.isPaced, film.claim) = (true, .lead)
+      input.readers = [film]
+      change(&input)
+      return Planner.plan(input).map { if case .start(let range, _) = $0 { range.count } else { 0 } }
+    }
+    let usual = planned { _ in }
+    #expect(usual.allSatisfy { $0 == 3 << 14 } && usual.reduce(0, +) <= 2 * Planner.inRoundTrip(line))
+    let grown = planned { $0.line.losesPackets = true }
+    #expect(grown.allSatisfy { $0 == 6 << 14 } && grown.reduce(0, +) > 2 * Planner.inRoundTrip(line))
+    let short = planned { input in
+      input.line.losesPackets = true
+      (input.readers[0].position, input.readers[0].length) = (8 << 20, Planner.provenLength - 1)
+    }
+    #expect(short.allSatisfy { $0 == 3 << 14 }, "it has read little here")
+  }
+
   @Test("A server forgets half of it in each quarter second without a request, down to ten packets")
   func rests() {
     var flights = Flights()
@@ -157,6 +182,24 @@ import Testing
     #expect(bytes.map(Flights.moreTrips) == [0, 0, 1, 1, 2, 2, 2, 4])
   }
 
+  @Test("A pause that a lost packet made does not make its connection's flight smaller")
+  func held() {
+    for (isHeld, flight) in [(false, Int64(16_000)), (true, 50_000)] {
+      var flights = Flights()
+      flights.began(TransferID(1), roundTrip: Self.trip, now: at(0))
+      flights.responded(TransferID(1), over: 7)
+      flights.received(50_000, of: TransferID(1), roundTrip: Self.trip, now: at(0.1))
+      flights.ended(TransferID(1), isCut: false, now: at(0.1))
+      flights.began(TransferID(2), roundTrip: Self.trip, now: at(0.1))
+      flights.responded(TransferID(2), over: 7)
+      flights.received(16_000, of: TransferID(2), roundTrip: Self.trip, now: at(0.16))
+      flights.received(15_000, of: TransferID(2), isHeld: isHeld, roundTrip: Self.trip, now: at(0.23))
+      flights.ended(TransferID(2), isCut: false, now: at(0.23))
+      #expect(flights.idle(at(0.23), roundTrip: Self.trip) == [flight])
+      #expect(flights.idle(at(0.23), roundTrip: Self.trip, grows: true) == [flight], "it came in two parts")
+    }
+  }
+
   @Test("A connection is being made until it brings something, and a response lasts from its first byte on")
   func ages() {
     var flights = Flights()
@@ -190,7 +233,7 @@ import Testing
       draft.ask(from: Int64(index) << 20, length: lengths[index], .playAhead)
     }
     #expect(lengths == [7 << 14, 6 << 14, Planner.pieceLength])
-    line.losesPackets = true
+    line.staysSmall = true
     #expect(Planner.flight(PlanDraft(input: PlanInput(size: 1 << 30, line: line))) == 14 << 14)
     line.grownFlights = [500_000, 200_000]
     draft = PlanDraft(input: PlanInput(size: 1 << 30, line: line))

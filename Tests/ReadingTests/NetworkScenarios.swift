@@ -14,6 +14,8 @@ import Testing
     /// The part of the packets that is lost.
     var loss = 0.0
     var httpVersion = 11
+    /// Whether losses do not slow the server (BBR).
+    var keepsRate = false
   }
   private static let size: Int64 = 4 << 30
   private static let read: Int64 = 64 << 10
@@ -28,12 +30,15 @@ import Testing
     let entries = names.indices.map { Bench.entry(names[$0], UInt64($0 + 1), urls: [urls[$0]]) }
     let bench = try Bench(entries, resources)
     bench.service.network = FakeNetwork(
-      rate: path.rate, trip: path.trip, queue: queue * path.trip * path.rate, loss: path.loss, seed: seed)
+      rate: path.rate, trip: path.trip, queue: queue * path.trip * path.rate, loss: path.loss,
+      keepsRate: path.keepsRate, seed: seed)
     return bench
   }
 
   /// Plays for twelve seconds at 60 % of the line, with two jumps: the seconds of the stalls that are over 0.1 s.
-  private func play(_ path: Path = Path(), queue: Double, seed: UInt64) throws -> [Double] {
+  private func play(
+    _ path: Path = Path(), queue: Double, seed: UInt64, connections: Int? = nil
+  ) throws -> [Double] {
     let bench = try bench(path, queue: queue, seed: seed)
     var random = SeededRandom(seed: seed)
     let handle = SimulatedHandle(bench, try bench.opened("film.mp4"), size: Self.size)
@@ -52,6 +57,7 @@ import Testing
       bench.move(0.001)
       player.move(bench.now)
     }
+    if let connections { #expect(bench.service.network?.made == connections) }
     // It has gone on after its second jump.
     #expect(player.have > 9 || path.loss > 0)
     return player.waits.map(\.seconds).filter { $0 > 0.1 }
@@ -75,6 +81,14 @@ import Testing
     var stalls: [Double] = []
     for seed in UInt64(1)...4 { stalls += try play(Path(loss: 0.005, httpVersion: 20), queue: queue, seed: seed) }
     #expect(stalls.reduce(0, +) <= 12, "\(stalls)")
+  }
+
+  @Test("One connection of HTTP/2 is enough where losses do not slow the server", arguments: [1.0, 5])
+  func playingWhereLossesDoNotSlow(queue: Double) throws {
+    var stalls: [Double] = []
+    let path = Path(loss: 0.005, httpVersion: 20, keepsRate: true)
+    for seed in UInt64(1)...4 { stalls += try play(path, queue: queue, seed: seed, connections: 1) }
+    #expect(stalls.reduce(0, +) <= 1, "\(stalls)")
   }
 
   @Test(

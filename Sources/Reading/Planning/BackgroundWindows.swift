@@ -17,6 +17,8 @@ extension Planner {
     case behind
     /// The same where congestion windows are small: a response takes some round trips.
     case behindOverSmallWindows
+    /// The same where packets are lost: many of the bytes in flight have come, and wait for a lost packet.
+    case behindWithLosses
     /// Somebody plays, or a background download meets a reader: less than all, so that the line does not queue them.
     case players
 
@@ -26,6 +28,7 @@ extension Planner {
       case .readers: 1.2
       case .behind: 1.2
       case .behindOverSmallWindows: 1.5
+      case .behindWithLosses: 2.5
       case .players: 0.8
       }
     }
@@ -34,7 +37,7 @@ extension Planner {
     var leastLanes: Int? {
       switch self {
       case .behind: 8
-      case .behindOverSmallWindows: 12
+      case .behindOverSmallWindows, .behindWithLosses: 12
       case .nobody, .readers, .players: nil
       }
     }
@@ -46,7 +49,7 @@ extension Planner {
   static func backgroundWindow(_ input: PlanInput, _ company: Company) -> Int64 {
     let part =
       switch company {
-      case .behindOverSmallWindows: 0.27
+      case .behindOverSmallWindows, .behindWithLosses: 0.27
       case .nobody: 0.25
       default: input.line.backgroundLanes < mostBackgroundLanes ? 0.25 : 0.18
       }

@@ -31,8 +31,12 @@ struct CongestionWindows: Sendable, Equatable {
   private var busy = 0.0
   private var small = 0.0
 
-  /// Bytes came, `elapsed` seconds after the ones before, while a response was under way.
-  mutating func received(after elapsed: Double, roundTrip: Double, now: Instant) {
+  /// The seconds of the shortest silence that says something.
+  static func leastSilence(roundTrip: Double) -> Double { max(silences.lowerBound * roundTrip, shortest) }
+
+  /// Bytes came, `elapsed` seconds after the ones before, while a response was under way. `isHeld`: they waited for a
+  /// lost packet, and say nothing of the server.
+  mutating func received(after elapsed: Double, isHeld: Bool = false, roundTrip: Double, now: Instant) {
     let idle = lastAt.map { now.seconds(since: $0) - elapsed } ?? 0
     lastAt = now
     if idle > Self.longestIdle + roundTrip { busy = 0 }
@@ -40,7 +44,7 @@ struct CongestionWindows: Sendable, Equatable {
     let kept = max(0, 1 - elapsed / Self.memory)
     seconds = seconds * kept + elapsed
     silent *= kept
-    if elapsed >= max(Self.silences.lowerBound * roundTrip, Self.shortest) { silent += elapsed }
+    if !isHeld, elapsed >= Self.leastSilence(roundTrip: roundTrip) { silent += elapsed }
     let areSmall = seconds >= Self.least && silent >= Self.leastPart * seconds
     if areSmall { seenAt = now }
     busy += elapsed
@@ -54,7 +58,7 @@ struct CongestionWindows: Sendable, Equatable {
   /// Whether responses pause as where windows are small, by what has come so far; true while nothing has.
   func pause(_ now: Instant) -> Bool { areSmall(now) || silent >= Self.leastPart * seconds }
 
-  /// Whether they were small for long, though the line was busy: packets are lost, and one connection does not fill it.
+  /// Whether they were small for long, though the line was busy: one connection does not fill it.
   var areSmallForLong: Bool { small >= Self.lasting }
 
   func areSmall(_ now: Instant) -> Bool { seenAt.map { now.seconds(since: $0) < Self.kept } ?? false }

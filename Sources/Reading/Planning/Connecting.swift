@@ -18,7 +18,9 @@ extension Planner {
   /// have brought these bytes, or the first 64 KiB of them. Where the line loses packets, a response may end late.
   static func waitsForConnection(_ length: Int64, _ draft: PlanDraft) -> Bool {
     let line = draft.input.line
-    guard line.hasHandshakes, !line.losesPackets, draft.requests >= line.flights.count else { return false }
+    guard line.hasHandshakes, !line.staysSmall, !line.losesPackets, draft.requests >= line.flights.count else {
+      return false
+    }
     let longest = (handshakes + Flights.moreTrips(min(length, smallestFirstWindow))) * line.roundTrip
     let rate = line.rate / Double(max(1, draft.transfers.count))
     return draft.transfers.contains { running in

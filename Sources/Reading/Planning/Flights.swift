@@ -5,7 +5,7 @@ import Fetching
 ///
 /// A window that is larger than its connection's flight takes several round trips, and a reader waits for it while
 /// other connections are idle. A connection that has grown brings a hundred times what a new one does, so each request
-/// is as long as the flight of the connection that takes it. A copy's may be longer (``Planner/letsGrow(_:_:)``).
+/// is as long as the flight of the connection that takes it. Some may be longer (``Planner/letsGrow(_:_:)``).
 ///
 /// libcurl takes the connection that was made first of those that are idle. So the next request's is known before it
 /// is made, and the response says by its number whether that was right: after redirects it may have come from another
@@ -138,11 +138,14 @@ struct Flights: Sendable {
     }
   }
 
-  /// `count` bytes of a transfer's body arrived.
-  mutating func received(_ count: Int, of transfer: TransferID, roundTrip: Double, now: Instant) {
+  /// `count` bytes of a transfer's body arrived. `isHeld`: they waited for a lost packet, and the flight is larger than
+  /// what came before that.
+  mutating func received(
+    _ count: Int, of transfer: TransferID, isHeld: Bool = false, roundTrip: Double, now: Instant
+  ) {
     guard let index = connections.firstIndex(where: { $0.transfer == transfer }) else { return }
     if connections[index].arriving > 0, now.seconds(since: connections[index].lastByte) > Self.pause * roundTrip {
-      connections[index].flight = connections[index].arriving
+      if !isHeld { connections[index].flight = connections[index].arriving }
       connections[index].arriving = 0
       connections[index].isWhole = false
     }
@@ -224,10 +227,12 @@ extension Planner {
     }
   }
 
-  /// Whether `reader` lets windows grow, and waits for some responses of two round trips: it takes all that comes, has
-  /// shown no pace for long, and nobody else reads.
+  /// Whether `reader` lets windows grow, and waits for some responses of two round trips: packets are lost, and it has
+  /// read on; or it takes all that comes, has shown no pace for long, and nobody else reads. Where packets are lost,
+  /// what a queue drops of a burst is little beside that, and a server may keep its rate all the same (BBR).
   static func letsGrow(_ reader: ReaderView, _ input: PlanInput) -> Bool {
-    reader.claim.shares && !reader.isPaced
+    if input.line.losesPackets { return reader.length >= provenLength }
+    return reader.claim.shares && !reader.isPaced
       && Double(reader.length) >= max(2 * Double(Playout.creditBytes), shownSeconds * reader.rate)
       && !input.line.hasOthers && !input.line.hasVisits
       && !input.readers.contains { $0 != reader && !$0.isElsewhere }
@@ -236,12 +241,12 @@ extension Planner {
 
   /// The next request's length where congestion windows are small: what its connection brings in a round trip, and at
   /// most half of what the line does: more would come in one burst, of which a router's queue of one round trip drops a
-  /// part. `grows`: for one whom a response of two round trips does not delay.
+  /// part. `grows`: for one who waits for a response of two round trips now and then.
   static func flight(_ draft: PlanDraft, grows: Bool = false) -> Int64 {
     let line = draft.input.line
     let flights = grows ? line.grownFlights : line.flights
     let flight = draft.requests < flights.count ? flights[draft.requests] : Flights.first
-    let most = grows || line.losesPackets ? inRoundTrip(line) : inRoundTrip(line) / 2
+    let most = grows || line.staysSmall ? inRoundTrip(line) : inRoundTrip(line) / 2
     return max(pieceLength, min(flight, most) / jumpStep * jumpStep)
   }
 }

@@ -68,6 +68,9 @@ struct LineEstimate: Sendable {
   /// Seconds to a late first byte. Where answers are late now and then, the planner requests the next window early.
   var lateTrip: Double { trips.late ?? assumedRoundTrip }
 
+  /// For how many seconds nothing came, while a response was under way.
+  func silence(_ now: Instant) -> Double { last.map { now.seconds(since: $0) } ?? 0 }
+
   /// Whether both come from what arrived.
   var isMeasured: Bool { measuredRate != nil && trips.least != nil }
 
@@ -94,7 +97,8 @@ struct LineEstimate: Sendable {
   }
 
   /// `count` bytes arrived. `areFlights`: windows are small, and some response may be no more than a flight or two.
-  mutating func received(_ count: Int, areFlights: Bool = false, now: Instant) {
+  /// `isHeld`: they waited for a lost packet.
+  mutating func received(_ count: Int, areFlights: Bool = false, isHeld: Bool = false, now: Instant) {
     defer { last = now }
     goesOn(now)
     lastArrival = now
@@ -102,7 +106,7 @@ struct LineEstimate: Sendable {
     // The first bytes after a silence in which none were due: how long they took is unknown.
     guard let last else { return }
     slice.seconds += now.seconds(since: last)
-    windows.received(after: now.seconds(since: last), roundTrip: roundTrip, now: now)
+    windows.received(after: now.seconds(since: last), isHeld: isHeld, roundTrip: roundTrip, now: now)
     pace.add(count, after: now.seconds(since: last))
     // A flight comes as fast as the line brings it, over however many connections. What is known is checked all the
     // same.

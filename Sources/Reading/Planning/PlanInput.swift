@@ -126,7 +126,9 @@ struct LineView: Sendable {
   var hasSmallWindows = false
   /// Whether a request for which no connection is idle waits for the handshakes of TLS and TCP.
   var hasHandshakes = false
-  /// Whether windows stay small although the line is busy, as where more packets are lost than a full line loses.
+  /// Whether those windows stay small although the line is busy.
+  var staysSmall = false
+  /// Whether many more packets are lost than a full line drops.
   var losesPackets = false
   /// Whether responses pause as where windows are small, or nothing is known of them yet.
   var hasPauses = false

@@ -285,7 +285,8 @@ enum Planner {
     let hasNoLead = !rests && Double(there - reader.position) < reader.rate * Playouts.leadSeconds
     let isBehind = hasNoLead && (!shares || reader.claim == .trial)
     let isBounded = input.line.hasSmallWindows && slow == nil && !reader.isLooker && !rests
-    let behind = isBounded ? Company.behindOverSmallWindows : .behind
+    let bounded = input.line.losesPackets ? Company.behindWithLosses : .behindOverSmallWindows
+    let behind = isBounded ? bounded : .behind
     let company = isBehind ? behind : input.line.company(isReader: shares)
     // On a contended line a quarter second of the line, as one window, is more than may be in flight: the next one
     // would be requested when the last byte has come, and the line would be idle for a round trip each time.

@@ -71,8 +71,8 @@ struct Line {
   private(set) var separates = false
   /// Whether the origin does not answer such requests.
   private var mustShare = false
-  /// Whether packets are lost on its one connection of HTTP/2.
-  var losses = PacketLosses()
+  /// The packets that are lost on its connections.
+  private var losses = PacketLosses()
 
   /// A transfer starts. `isFresh`: on a connection of its own, though another is idle.
   mutating func began(_ transfer: TransferID, isBackground: Bool, isFresh: Bool = false, now: Instant) {
@@ -129,13 +129,38 @@ struct Line {
     flights.responded(transfer, over: connection, isReused: isReused)
   }
 
-  /// `count` bytes of a transfer's body arrived.
-  mutating func received(_ count: Int, of transfer: TransferID, now: Instant) {
+  /// The kernel has counted so many packets out of order on a connection; nil: it does not tell.
+  mutating func lost(_ count: Int?, over connection: Int?, now: Instant) {
+    losses.counted(count, over: connection, bytes: estimate.bytes, now: now)
+  }
+
+  /// Whether a lost packet explains a silence that ends now: of the whole line, or of one response.
+  struct Held {
+    var line = false
+    var response = false
+  }
+
+  /// Bytes of a response come, which was silent for `seconds`. `count` gives the packets out of order on its
+  /// connection.
+  mutating func held(after seconds: Double, over connection: Int?, now: Instant, count: () -> Int?) -> Held {
+    let silence = estimate.silence(now)
+    let least = CongestionWindows.leastSilence(roundTrip: estimate.roundTrip)
+    guard max(seconds, silence) >= least else { return Held() }
+    lost(count(), over: connection, now: now)
+    return Held(
+      line: losses.explain(silence, over: connection, now), response: losses.explain(seconds, over: connection, now))
+  }
+
+  /// Whether many more packets are lost than a full line drops.
+  func losesPackets(_ now: Instant) -> Bool { losses.areFrequent(estimate.bytes, now) }
+
+  /// `count` bytes of a transfer's body arrived. `held`: whether they waited for a lost packet.
+  mutating func received(_ count: Int, of transfer: TransferID, held: Held = Held(), now: Instant) {
     received.note(Int64(count), now: now)
-    flights.received(count, of: transfer, roundTrip: estimate.roundTrip, now: now)
+    flights.received(count, of: transfer, isHeld: held.response, roundTrip: estimate.roundTrip, now: now)
     let lasting = Self.flightTrips * estimate.roundTrip
     let areFlights = estimate.windows.areSmall(now) && !flights.haveLasted(lasting, now)
-    estimate.received(count, areFlights: areFlights, now: now)
+    estimate.received(count, areFlights: areFlights, isHeld: held.line, now: now)
     guard isMultiplexed, !mustShare, estimate.windows.areSmallForLong else { return }
     if losses.areLikely(roundTrip: estimate.roundTrip, now) { separate() }
   }
@@ -304,6 +329,7 @@ struct Line {
     outage.progressed()
     silence.end(now)
     flights = Flights()
+    losses = PacketLosses()
     lastWith = []
   }
 

@@ -69,7 +69,8 @@ extension Scheduler {
       usualLanes: line.usualLanes(isQuiet: lines.isQuiet), hasSmallWindows: hasSmallWindows(line, now),
       hasHandshakes: line.httpVersion == 11 && download.mirrors.host.hasPrefix("https:")
         && !download.transfers.contains { $0.generation != nil },
-      losesPackets: line.estimate.windows.areSmallForLong, hasPauses: line.estimate.windows.pause(now),
+      staysSmall: line.estimate.windows.areSmallForLong, losesPackets: line.losesPackets(now),
+      hasPauses: line.estimate.windows.pause(now),
       flights: line.flights.idle(now, roundTrip: line.estimate.roundTrip),
       grownFlights: line.flights.idle(now, roundTrip: line.estimate.roundTrip, grows: true),
       isQuiet: lines.isQuiet, isPressed: line.isPressed(now), isContended: line.isContended(now),

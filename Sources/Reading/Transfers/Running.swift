@@ -31,6 +31,8 @@ struct Running {
   /// Bytes that its line counts as a background download's until they arrive.
   var continuing: Int64 = 0
   var responded = false
+  /// Tells the connection that brings the response from others that are open; nil: unknown.
+  var connection: Int?
   /// Whether the request had If-Range, with which an origin answers with the whole body of another version.
   var sentIfRange = false
   /// The version of which it brings bytes from the second source; nil: it asks the origin.

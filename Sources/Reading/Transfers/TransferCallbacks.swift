@@ -18,16 +18,18 @@ extension TransferThread: TransferClient {
     downloads.changed(download)
     if download.transfers[index].generation != nil { return secondResponded(head, download, index, now) }
     download.transfers[index].responded = true
+    download.transfers[index].connection = head.connection
     download.transfers[index].lastByte = now
     let running = download.transfers[index]
     room.counters.responded(after: head.firstByteSeconds)
     lines.update(running.host) { line in
       line.estimate.responded(after: head.firstByteSeconds, now: now)
       line.answered(now)
+      // After a redirect too: the bytes count for this line, so the losses do.
+      line.lost(service.misorderedPackets(of: id), over: head.connection, now: now)
       // After a redirect another host answered, which says nothing about this line.
       if Line.key(of: head.url) == running.host {
         line.speaks(httpVersion: head.httpVersion)
-        line.losses.counted(head.misorderedPackets, over: head.connection, now: now)
         line.clockAhead = head.date.map { room.clock.date - $0 }
       }
       line.responded(
@@ -96,6 +98,7 @@ extension TransferThread: TransferClient {
     if download.transfers[index].generation != nil { return secondReceived(bytes, download, index, now) }
     let count = bytes.count
     let start = download.transfers[index].active.position
+    let silence = now.seconds(since: download.transfers[index].lastByte)
     download.transfers[index].active.position = start + Int64(count)
     download.transfers[index].bytes += Int64(count)
     download.transfers[index].lastByte = now
@@ -108,8 +111,10 @@ extension TransferThread: TransferClient {
     scheduler.took(Int64(count), from: download.transfers[index].host)
     let continued = min(download.transfers[index].continuing, Int64(count))
     download.transfers[index].continuing -= continued
+    let connection = download.transfers[index].connection
     lines.update(download.transfers[index].host) { line in
-      line.received(count, of: id, now: now)
+      let held = line.held(after: silence, over: connection, now: now) { service.misorderedPackets(of: id) }
+      line.received(count, of: id, held: held, now: now)
       line.settled(continued)
     }
     downloads.changed(download)

@@ -9,6 +9,9 @@ package protocol TransferService: AnyObject {
   func start(_ request: TransferRequest)
   /// Cancels a transfer: `ended` with `.cancelled` follows in a later turn. Does nothing if the transfer has ended.
   func cancel(_ id: TransferID)
+  /// How many packets came out of order so far over the connection that brings a transfer: they follow lost ones. nil:
+  /// unknown.
+  func misorderedPackets(of id: TransferID) -> Int?
   /// Limits the rates of whole bodies, also of those in flight.
   func limit(_ rates: TransferRates)
   /// Drops every connection; transfers in flight fail as transient.

@@ -73,6 +73,7 @@ extension FleetMember: TransferService {
     endings.append((id, .cancelled))
   }
 
+  package func misorderedPackets(of id: TransferID) -> Int? { commands.misorderedPackets(of: id) }
   package func limit(_ rates: TransferRates) { commands.limit(rates) }
   package func dropConnections() { commands.dropConnections() }
 

@@ -15,6 +15,10 @@ package final class TestLine: Sendable {
       return false
     }
   }()
+  /// Whether the kernel has BBR (it may be a module that is not loaded).
+  package static let hasBBR =
+    text(of: "/proc/sys/net/ipv4/tcp_available_congestion_control").split(whereSeparator: \.isWhitespace)
+    .contains("bbr")
   /// Why a test of it is skipped.
   package static let reason = "This machine has no /dev/net/tun or no network namespaces for us."
 
@@ -31,9 +35,11 @@ package final class TestLine: Sendable {
   ///   - rate: bytes a second towards the client.
   ///   - queue: bytes that the router holds for the client; it drops what comes on top.
   ///   - loss: the share of packets that get lost.
-  package init(roundTrip: Double, rate: Double, queue: Int, loss: Double = 0) throws {
+  ///   - congestion: the congestion control at both ends; nil: the machine's.
+  package init(roundTrip: Double, rate: Double, queue: Int, loss: Double = 0, congestion: String? = nil) throws {
     process = try BackgroundProcess(
-      [builtProduct("test-line"), "\(roundTrip * 1000)", "\(rate)", "\(queue)", "\(loss)"])
+      [builtProduct("test-line"), "\(roundTrip * 1000)", "\(rate)", "\(queue)", "\(loss)"]
+        + (congestion.map { [$0] } ?? []))
     _ = process.waitForOutput("\n")
     let words = process.standardOutputSoFar.split(whereSeparator: \.isWhitespace)
     guard words.count == 3, words[0] == "ready" else {
@@ -50,9 +56,10 @@ package final class TestLine: Sendable {
 
 /// Lends a line and takes it away afterwards.
 package func withLine<Result>(
-  roundTrip: Double, rate: Double, queue: Int, loss: Double = 0, _ body: (TestLine) throws -> Result
+  roundTrip: Double, rate: Double, queue: Int, loss: Double = 0, congestion: String? = nil,
+  _ body: (TestLine) throws -> Result
 ) throws -> Result {
-  let line = try TestLine(roundTrip: roundTrip, rate: rate, queue: queue, loss: loss)
+  let line = try TestLine(roundTrip: roundTrip, rate: rate, queue: queue, loss: loss, congestion: congestion)
   defer { line.stop() }
   return try body(line)
 }
