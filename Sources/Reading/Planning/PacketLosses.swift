@@ -15,7 +15,7 @@ struct PacketLosses: Sendable {
   private static let once = 1.2
   private static let onceTrips = 10.0
 
-  /// Of so many connections the count is kept, those that paused last.
+  /// Of so many connections the count is kept, those that were read last.
   private static let mostConnections = 64
 
   /// A count is read at the head of each response and at the end of each pause, which may be long after the losses.
