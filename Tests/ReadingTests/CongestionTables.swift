@@ -97,6 +97,61 @@ import Testing
     #expect(!plain.separates)
   }
 
+  @Test("One connection of HTTP/2 fills the line unless it pauses, or loses many packets")
+  func fillsOneConnection() {
+    var line = Line(connections: 32)
+    let transfer = TransferID(1)
+    line.began(transfer, isBackground: false, now: start)
+    line.responded(transfer, over: 1, isBackground: false)
+    line.estimate.responded(after: 0.06, now: start)
+    line.lost(0, over: 1, now: start)
+    var now = start
+    func feed(_ seconds: Double, pausesFor pause: Double = 0) {
+      let end = now.adding(seconds: seconds)
+      while now < end {
+        for _ in 0..<30 {
+          now = now.adding(seconds: 0.001)
+          line.received(2920, of: transfer, now: now)
+        }
+        now = now.adding(seconds: pause)
+      }
+    }
+    feed(1)
+    line.speaks(httpVersion: 20)
+    #expect(!line.fillsOneConnection(now), "the line was idle before its only answer")
+    func answer(late: Double = 0) {
+      now = now.adding(seconds: late)
+      line.estimate.responded(after: 0.06, now: now)
+      line.estimate.ended(0, after: 0.06, now: now)
+      feed(0.01)
+    }
+    for _ in 0..<16 { answer() }
+    line.speaks(httpVersion: 11)
+    #expect(!line.fillsOneConnection(now), "HTTP/1.1")
+    line.speaks(httpVersion: 20)
+    #expect(line.fillsOneConnection(now))
+    feed(1, pausesFor: 0.03)
+    #expect(!line.fillsOneConnection(now))
+    feed(3)
+    #expect(line.fillsOneConnection(now), "small congestion windows count for a minute elsewhere")
+    for count in 1...3 {
+      line.lost(count, over: 1, now: now)
+      feed(0.05)
+    }
+    #expect(line.fillsOneConnection(now), "a full queue drops some packets")
+    line.lost(4, over: 1, now: now)
+    #expect(!line.fillsOneConnection(now) && !line.losesPackets(now))
+    feed(2)
+    #expect(line.fillsOneConnection(now))
+    for _ in 0..<6 { answer(late: 0.02) }
+    #expect(!line.fillsOneConnection(now), "answers are late by themselves")
+    for _ in 0..<16 { answer() }
+    #expect(line.fillsOneConnection(now))
+    var unknown = Line(connections: 32)
+    unknown.speaks(httpVersion: 20)
+    #expect(!unknown.fillsOneConnection(now), "the kernel does not tell of losses")
+  }
+
   @Test("Losses are likely where one connection has some again, a second and ten round trips later, and lately")
   func losses() {
     /// Each reading: seconds, connection, count.

@@ -88,4 +88,12 @@ enum LineChange: Sendable, CustomStringConvertible {
       #expect(stalled <= known + trip + 0.1, "\(rate / 1e6) MB/s, \(roundTrip) s: \(known) s known; \(waits)")
     }
   }
+
+  @Test("A copy over one connection of HTTP/2 fills the line, also where answers are late", arguments: [0, 0.1])
+  func copies(jitter: Double) throws {
+    var setting = DeadlineScenarios.Setting(rate: 20e6, roundTrip: 0.04, copies: 1)
+    (setting.players, setting.httpVersion, setting.change) = ([], 20, .jitter(jitter))
+    let copied = try DeadlineScenarios.run(setting, seconds: 20).copies[0]
+    #expect(Double(copied) > (jitter == 0 ? 0.97 : 0.85) * 20 * setting.rate, "\(copied)")
+  }
 }

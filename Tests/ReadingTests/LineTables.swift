@@ -150,6 +150,9 @@ import Testing
     var control = LaneControl()
     let tried = look(&control, seconds: 4) { 4e6 * Double($0) }
     #expect(tried == [2, 4, 8, 16])
+    // What was tried and measured is no measure of a line on which lanes bring nothing.
+    control.rest()
+    #expect(control == LaneControl())
   }
 
   @Test("An outage is no measure for more lanes")

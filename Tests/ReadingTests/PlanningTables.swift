@@ -352,4 +352,28 @@ import Testing
     input.transfers[0].purpose = .continuation
     #expect(starts(Planner.plan(input)).contains { $0.0.start == 256 << 10 })
   }
+
+  @Test("Over one connection of HTTP/2 a reader's windows are small, and hold little more than a round trip's bytes")
+  func overOneConnection() {
+    func lengths(_ change: (inout PlanInput) -> Void = { _ in }) -> [Int64] {
+      var input = PlanInput(size: 1 << 30, line: LineView(roundTrip: 0.06, rate: 4e6))
+      input.line.fillsOneConnection = true
+      input.available.insert(ByteRange(0, 8 << 20))
+      input.readers = [ReaderView(position: 8 << 20, length: 8 << 20, rate: 4e6)]
+      change(&input)
+      return Planner.plan(input).compactMap { if case .start(let range, .playAhead) = $0 { range.count } else { nil } }
+    }
+    let small = lengths()
+    #expect(small.allSatisfy { $0 <= 80_000 } && (240_000...320_000).contains(small.reduce(0, +)), "\(small)")
+    let large: Int64 = 1_000_000
+    #expect(lengths { $0.line.fillsOneConnection = false } == [large])
+    let first = lengths {
+      $0.readers[0].length = Planner.provenLength - 1
+      $0.available = ByteRangeSet()
+      $0.available.insert(ByteRange(7 << 20, 8 << 20))
+    }
+    #expect(first.first.map { $0 > 80_000 } ?? false, "\(first)")
+    let slow = lengths { $0.slowConnections = .init(rate: 1e6, count: 4) }
+    #expect(slow.count == 4 && slow.allSatisfy { $0 > 80_000 }, "\(slow)")
+  }
 }

@@ -53,7 +53,7 @@ extension Planner {
       case .nobody: 0.25
       default: input.line.backgroundLanes < mostBackgroundLanes ? 0.25 : 0.18
       }
-    let seconds = max(input.line.roundTrip * part, company == .players ? 0.005 : 0.02)
+    let seconds = max(input.line.horizon(company) * part, company == .players ? 0.005 : 0.02)
     let bytes = Int64(min(input.line.rate * seconds, 1e15))
     return min(max(bytes, smallestBackgroundWindow), largestWindow)
   }
@@ -65,7 +65,7 @@ extension Planner {
     if transfers.isEmpty { return true }
     let window = Double(backgroundWindow(input, company))
     let underWay = Double(transfers.reduce(0) { $0 + $1.rest.count })
-    let most = mostUnderWay(window: window, of: input.line.rate * input.line.roundTrip, company)
+    let most = mostUnderWay(window: window, of: input.line.rate * input.line.horizon(company), company)
     // Up to half a window more, so that the mean is as many as allowed.
     let lanes = max(company.leastLanes ?? 0, input.line.usualLanes)
     if transfers.count < lanes, underWay + window / 2 <= most { return true }

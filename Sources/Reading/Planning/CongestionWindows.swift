@@ -56,7 +56,10 @@ struct CongestionWindows: Sendable, Equatable {
   }
 
   /// Whether responses pause as where windows are small, by what has come so far; true while nothing has.
-  func pause(_ now: Instant) -> Bool { areSmall(now) || silent >= Self.leastPart * seconds }
+  func pause(_ now: Instant) -> Bool { areSmall(now) || pauseNow }
+
+  /// The same by the last seconds alone.
+  var pauseNow: Bool { silent >= Self.leastPart * seconds }
 
   /// Whether they were small for long, though the line was busy: one connection does not fill it.
   var areSmallForLong: Bool { small >= Self.lasting }

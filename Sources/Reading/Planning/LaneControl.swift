@@ -143,6 +143,11 @@ struct LaneControl: Sendable, Equatable {
     if seconds == pause { pause = min(2 * pause, Self.longestRest) }
   }
 
+  /// More lanes bring nothing now: what was measured and tried is forgotten.
+  mutating func rest() {
+    if self != LaneControl() { self = LaneControl() }
+  }
+
   /// The origin answered 429 or 503.
   mutating func pushedBack(now: Instant) {
     lanes = max(Self.least, lanes / 2)

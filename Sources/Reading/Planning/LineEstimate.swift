@@ -18,6 +18,8 @@ struct LineEstimate: Sendable {
   private static let significant: Int64 = 512 << 10
 
   private var trips = TripTimes()
+  /// Of each of these times the last part, in which nothing came on the line.
+  private var silences = TripTimes()
   /// Responses whose head has arrived and whose end has not. While there is one, a silence counts as the line's.
   private var sending = 0
   /// When bytes arrived last; nil when none has been due since.
@@ -68,6 +70,9 @@ struct LineEstimate: Sendable {
   /// Seconds to a late first byte. Where answers are late now and then, the planner requests the next window early.
   var lateTrip: Double { trips.late ?? assumedRoundTrip }
 
+  /// Seconds of a long silence of the line before an answer. An answer that is late behind others comes after none.
+  var lateSilence: Double { silences.late ?? 0 }
+
   /// For how many seconds nothing came, while a response was under way.
   func silence(_ now: Instant) -> Double { last.map { now.seconds(since: $0) } ?? 0 }
 
@@ -91,6 +96,8 @@ struct LineEstimate: Sendable {
   /// A response's head arrived `seconds` after its request; its body follows.
   mutating func responded(after seconds: Double, now: Instant) {
     sending += 1
+    let silence = lastArrival.map { now.seconds(since: $0) } ?? seconds
+    if seconds > 0 { silences.note(min(seconds, silence), now: now) }
     goesOn(now)
     connections.changed()
     if seconds > 0 { trips.note(seconds, now: now) }

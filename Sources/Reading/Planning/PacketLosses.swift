@@ -41,6 +41,8 @@ struct PacketLosses: Sendable {
   private static let fading = 4.0 * 1_048_576
   private static let lasting = 60.0
   private static let frequent = 5.0
+  /// Below so many, the losses may be those of a full line.
+  private static let few = 3.0
   /// What is seen within so many bytes is one loss: a full queue drops packets of many connections at once.
   private static let together: Int64 = 64 << 10
 
@@ -84,6 +86,9 @@ struct PacketLosses: Sendable {
 
   /// Whether many more are lost than a full line drops. `bytes`: what the line has brought so far.
   func areFrequent(_ bytes: Int64, _ now: Instant) -> Bool { recent(bytes, now) >= Self.frequent }
+
+  /// Whether it is known that no more are lost than a full line drops.
+  func areFew(_ bytes: Int64, _ now: Instant) -> Bool { !counters.isEmpty && recent(bytes, now) < Self.few }
 
   private func recent(_ bytes: Int64, _ now: Instant) -> Double {
     now.seconds(since: recentAt) > Self.lasting

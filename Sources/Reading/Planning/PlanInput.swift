@@ -124,6 +124,8 @@ struct LineView: Sendable {
   var usualLanes = Planner.mostBackgroundLanes
   /// Whether the servers' congestion windows are small, so that one connection brings little in a round trip.
   var hasSmallWindows = false
+  /// Whether all comes over one connection, that of HTTP/2, which fills the line.
+  var fillsOneConnection = false
   /// Whether a request for which no connection is idle waits for the handshakes of TLS and TCP.
   var hasHandshakes = false
   /// Whether those windows stay small although the line is busy.
@@ -151,6 +153,12 @@ struct LineView: Sendable {
   func company(isReader: Bool) -> Planner.Company {
     if isReader { return isPressed ? .players : .readers }
     return isQuiet ? .nobody : .players
+  }
+
+  /// For how many seconds of the line requests of small windows are made ahead: a round trip. Over one connection of
+  /// HTTP/2 it is a little more, so that the line is not idle while the request for the next window is on its way.
+  func horizon(_ company: Planner.Company) -> Double {
+    fillsOneConnection && company == .behind ? roundTrip + 0.005 : roundTrip
   }
 
   /// The part of the line that one resource can count on while its reader waits, in bytes a second.

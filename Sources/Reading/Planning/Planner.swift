@@ -292,7 +292,10 @@ enum Planner {
     // would be requested when the last byte has come, and the line would be idle for a round trip each time.
     let isRationed =
       input.line.isContended && (reader.claim == .lead || reader.claim == .start && reader.length >= provenLength)
-    let usesSmallWindows = isEasy || shares || isBounded || isRationed || rests
+    // What a server of HTTP/2 has written into its socket comes even if the request is cancelled. Over that one
+    // connection small windows bring as much as large ones, and delay a jump less.
+    let isCommitted = input.line.fillsOneConnection && reader.length >= provenLength && slow == nil
+    let usesSmallWindows = isEasy || shares || isBounded || isRationed || rests || isCommitted
     let shared = backgroundWindow(input, company)
     let isSpread = isSpread(reader, input)
     // The lanes of a trial would delay what a reader waits for that has just jumped.

@@ -204,6 +204,13 @@ struct Line {
   /// HTTP/2 share one.
   func hasSmallWindows(_ now: Instant) -> Bool { !isMultiplexed && estimate.windows.areSmall(now) }
 
+  /// Whether all responses share one connection, that of HTTP/2, and nothing shows that a round trip's bytes in flight
+  /// do not fill the line: no losses, no pauses, no idle line before its answers, no limit of each stream's rate.
+  func fillsOneConnection(_ now: Instant) -> Bool {
+    isMultiplexed && losses.areFew(estimate.bytes, now) && !estimate.windows.pauseNow
+      && estimate.lateSilence <= estimate.roundTrip / 4 && estimate.connections.known(now) == nil
+  }
+
   /// Whether a request had better wait until a connection in use is free: no other has been in use so lately that its
   /// congestion window is still as large. libcurl takes the connection that was made first.
   func lacksWarmConnection(now: Instant) -> Bool {

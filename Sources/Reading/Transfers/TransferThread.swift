@@ -184,10 +184,13 @@ final class TransferThread {
     let others = line.readers.sharing + line.readers.playing - (own?.plays ?? false ? 1 : 0)
     let othersStandBack = others > 0 && own?.isNew ?? false
     // A reader that has read so much in sequence and still waits is a copy, or a player whose origin limits each
-    // connection. Where each connection is known to be slow, there is nothing to try.
+    // connection. Where each connection is known to be slow, there is nothing to try; nor where one carries
+    // all responses.
+    let isOne = line.fillsOneConnection(now)
+    if isOne { download.lineUse.lanes.rest() }
     let isReaderLimited =
       (hasWaiters || download.lineUse.isBehind) && runs.runs.contains { $0.length >= LaneControl.provenLength }
-      && lines.slowConnections(of: download, now) == nil && !othersStandBack
+      && lines.slowConnections(of: download, now) == nil && !othersStandBack && !isOne
     download.lineUse.lanes.look(
       isReaderLimited: isReaderLimited, enough: download.lineUse.playouts.enough, lineBytes: line.estimate.bytes,
       roundTrip: line.estimate.roundTrip, now: now)
