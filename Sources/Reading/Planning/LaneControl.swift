@@ -143,7 +143,7 @@ struct LaneControl: Sendable, Equatable {
     if seconds == pause { pause = min(2 * pause, Self.longestRest) }
   }
 
-  /// More lanes bring nothing now: what was measured and tried is forgotten.
+  /// More lanes can bring nothing now: the control forgets what it measured and tried.
   mutating func rest() {
     if self != LaneControl() { self = LaneControl() }
   }

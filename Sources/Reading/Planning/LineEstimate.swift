@@ -18,7 +18,7 @@ struct LineEstimate: Sendable {
   private static let significant: Int64 = 512 << 10
 
   private var trips = TripTimes()
-  /// Of each of these times the last part, in which nothing came on the line.
+  /// The last part of each of these times, in which nothing came on the line.
   private var silences = TripTimes()
   /// Responses whose head has arrived and whose end has not. While there is one, a silence counts as the line's.
   private var sending = 0

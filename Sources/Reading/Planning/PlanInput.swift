@@ -155,7 +155,7 @@ struct LineView: Sendable {
     return isQuiet ? .nobody : .players
   }
 
-  /// For how many seconds of the line requests of small windows are made ahead: a round trip. Over one connection of
+  /// How many seconds of the line the planner requests ahead in small windows: a round trip. Over one connection of
   /// HTTP/2 it is a little more, so that the line is not idle while the request for the next window is on its way.
   func horizon(_ company: Planner.Company) -> Double {
     fillsOneConnection && company == .behind ? roundTrip + 0.005 : roundTrip

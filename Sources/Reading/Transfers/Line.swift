@@ -205,7 +205,8 @@ struct Line {
   func hasSmallWindows(_ now: Instant) -> Bool { !isMultiplexed && estimate.windows.areSmall(now) }
 
   /// Whether all responses share one connection, that of HTTP/2, and nothing shows that a round trip's bytes in flight
-  /// do not fill the line: no losses, no pauses, no idle line before its answers, no limit of each stream's rate.
+  /// do not fill the line: no losses, no pauses, no idle line before its answers, no limit of each stream's rate. Where
+  /// the kernel does not tell of losses, it is false.
   func fillsOneConnection(_ now: Instant) -> Bool {
     isMultiplexed && losses.areFew(estimate.bytes, now) && !estimate.windows.pauseNow
       && estimate.lateSilence <= estimate.roundTrip / 4 && estimate.connections.known(now) == nil
