@@ -20,6 +20,8 @@ READ = 64 << 10
 COPY_READ = 128 << 10
 NEW = 4  # files that nobody touched before
 LISTED = 4  # those whose sizes are known
+EPISODES = 12  # of one folder, of which the last ones are opened
+REST = 2.0  # seconds without a request, in which servers shrink congestion windows
 PLAYED = 0.6 * RATE
 PLAYED_FAST = 0.9 * RATE
 PLAY_SECONDS = 12
@@ -48,9 +50,9 @@ def lines(results, repetition):
     # Beside rclone's measurements, which are the longest, all others find time.
     jobs += [functools.partial(measure, results, repetition, root, path, system)
             for path in sorted(PATHS, key=lambda path: path not in PEER_PATHS)
-            for measure in (waits, known_sizes, starts, copies, seeks_beside_own, seeks_beside_other, seeks_beside_copy,
-                            plays, plays_fast, plays_beside)
-            if not (measure == copies and path.loss)
+            for measure in (waits, known_sizes, rested, starts, copies, seeks_beside_own, seeks_beside_other,
+                            seeks_beside_copy, plays, plays_fast, plays_beside)
+            if not (measure in (rested, copies) and path.loss)
             for system in systems(results) if system.is_ours or system.name == "rclone" and path in PEER_PATHS]
     left_out = []
 
@@ -79,6 +81,7 @@ def media_folder():
     # Each in a folder of its own: a stat asks for the sizes beside it, too, and what comes next is fetched ahead.
     sizes.update({f"{kind}{index}/f.mp4": 8 << 20 for kind, count in (("new", NEW), ("listed", LISTED))
                   for index in range(count)})
+    sizes.update({f"season/e{index}.mp4": 8 << 20 for index in range(EPISODES)})
     for name, size in sizes.items():
         os.makedirs(os.path.dirname(os.path.join(root, name)), exist_ok=True)
         with open(os.path.join(root, name), "wb") as file:
@@ -125,6 +128,20 @@ def known_sizes(results, _, root, path, system):
                 begin = time.perf_counter()
                 read_at(name, 0, READ)
                 results.add(row("first-byte-known", path), system, time.perf_counter() - begin, path=path)
+
+
+def rested(results, _, root, path, system):
+    """First bytes of files of a listed folder, each after a rest."""
+    with ends(root, path) as (_, server), mounted(system, server):
+        names = [system.path(f"season/e{index}.mp4") for index in range(EPISODES)]
+        for name in names:
+            os.stat(name)
+        # A mount may have fetched more of the first ones, and fetches what comes next.
+        for name in reversed(names[-3:]):
+            time.sleep(REST)
+            begin = time.perf_counter()
+            read_at(name, 0, READ)
+            results.add("line-first-byte-rested", system, time.perf_counter() - begin, path=path)
 
 
 def sized_list(server):
@@ -350,4 +367,9 @@ def rows_of(loss):
 
 COPY = Row("line-copy", f"Real line: a copy's first {COPY_SECONDS} s", "B/s", of="curl", goal=0.95, more=True,
            how="Reads of 128 KiB one after the other, over the paths without loss, beside curl alone on such a line.")
-ROWS = [*rows_of(loss=False), COPY, *rows_of(loss=True)]
+RESTED = Row(
+    "line-first-byte-rested", "Real line: first byte of a file of a listed folder, after 2 s without a request", "s",
+    limit=LIMIT, goal=1.25, tail=True,
+    how="64 KiB at 0, over the paths without loss. A folder of twelve files was listed, then the last three are opened. "
+        "With CUBIC a server sends ten packets, and then waits, over a connection that has rested.")
+ROWS = [*rows_of(loss=False), RESTED, COPY, *rows_of(loss=True)]
