@@ -120,6 +120,42 @@ import Testing
     #expect(flights.idle(at(end + 5), roundTrip: Self.trip) == [Flights.first])
   }
 
+  @Test("A line that rested for long is cold, if its server was seen to forget congestion windows")
+  func rest() {
+    var line = Line(connections: 8)
+    line.speaks(httpVersion: 11)
+    #expect(!line.hasRested(at(9)), "nothing came yet")
+    var next = UInt64(0)
+    /// What a response brings from `second` on, in bursts a round trip apart.
+    func answer(_ bursts: [Int], at second: Double) {
+      next += 1
+      line.began(TransferID(next), isBackground: false, now: at(second))
+      line.responded(TransferID(next), over: 1, isBackground: false)
+      for (index, bytes) in bursts.enumerated() {
+        line.received(bytes, of: TransferID(next), now: at(second + Self.trip * Double(index + 1)))
+      }
+      line.ended(
+        TransferID(next), now: at(second + Self.trip * Double(bursts.count)), isBackground: false, hadResponse: true,
+        isCut: false)
+    }
+    answer([30_000, 70_000], at: 0)
+    #expect(!line.hasRested(at(3)), "a new connection says nothing of rests")
+    answer([30_000], at: 3)
+    #expect(!line.hasRested(at(6)), "it brought no more in the second round trip")
+    answer([30_000, 70_000], at: 6)
+    #expect(!line.hasRested(at(7)) && line.hasRested(at(9)))
+    answer([40_000], at: 9)
+    #expect(line.hasRested(at(12)), "that may be two windows")
+    answer([100_000], at: 12)
+    #expect(!line.hasRested(at(15)))
+    answer([30_000, 70_000], at: 15)
+    answer([100_000, 70_000], at: 18)
+    #expect(!line.hasRested(at(21)), "the first came at once")
+    answer([30_000, 70_000], at: 21)
+    line.speaks(httpVersion: 20)
+    #expect(!line.hasRested(at(24)))
+  }
+
   @Test("A fresh request makes a connection, and the idle one stays idle")
   func fresh() {
     var flights = Flights()
@@ -373,6 +409,74 @@ import Testing
     let long = Planner.pieceLength
     #expect(lengths(64 << 10, 0) == [long, long], "a new connection takes longer")
     #expect(lengths(64 << 10, 0, isBusy: true) == [small, long, (64 << 10) - small - long], "one in use is soon idle")
+  }
+
+  @Test(
+    "On a line that rested, the first bytes of a file come in pieces side by side, each in one flight of a connection that rested"
+  )
+  func coldStart() {
+    func lengths(_ change: (inout PlanInput) -> Void = { _ in }) -> [Int64] {
+      var input = PlanInput(size: 1 << 30, line: LineView(roundTrip: Self.trip, rate: 4e6))
+      input.line.hasRested = true
+      input.line.openConnections = 6
+      input.line.flights = Array(repeating: Flights.first, count: 6)
+      input.available.insert(ByteRange(0, 4096))
+      // The kernel reads ahead; the reader waits for the first of the two.
+      input.demands = [ByteRange(4096, 64 << 10), ByteRange(64 << 10, 128 << 10)]
+      input.readers = [ReaderView(position: 128 << 10, length: 128 << 10, rate: 4e6, stalled: 0)]
+      change(&input)
+      return Planner.plan(input).compactMap { step in
+        if case .start(let range, .demand) = step { range.count } else { nil }
+      }
+    }
+    let small = Flights.first - Planner.overhead
+    let needed = Int64(60 << 10)
+    #expect(lengths() == [small, small, small, small, needed - 4 * small])
+    #expect(lengths { $0.line.flights[0] = needed + Planner.overhead }.count == 1, "one is warm")
+    #expect(lengths { $0.line.flights.removeLast(2) }.count == 1, "too few are idle")
+    let others: [(String, (inout PlanInput) -> Void)] = [
+      ("it looks", { $0.readers[0].isLooker = true }),
+      ("they may be warm", { $0.line.hasRested = false }),
+      ("the next reader would find none", { $0.line.hasOthers = true }),
+      ("the first response alone is compared", { $0.isCompared = true }),
+      ("others have a part of the file", { $0.bounds = [ByteRange(0, 1 << 30)] }),
+      ("the limit is lower than their number", { $0.line.requestLimit = 4 }),
+      ("the router's queue would drop some", { $0.line.rate = 0.4e6 }),
+      ("it steps", { $0.readers[0].takes = needed }),
+      ("it reads in small steps", { $0.demands = [ByteRange(4096, 32 << 10)] }),
+    ]
+    for (why, change) in others { #expect(lengths(change).count <= 1, "\(why)") }
+    #expect(
+      lengths {
+        $0.demands = [ByteRange(1 << 29, (1 << 29) + needed)]
+        $0.readers = [ReaderView(position: (1 << 29) + needed, length: needed, rate: 4e6, stalled: 0)]
+      } == lengths(), "behind a jump, too")
+  }
+
+  @Test("Who reads on over the only warm connection gets a first window and the next in one response")
+  func oneResponse() {
+    func length(_ change: (inout PlanInput) -> Void = { _ in }) -> Int64? {
+      var input = PlanInput(size: 1 << 30, line: LineView(roundTrip: Self.trip, rate: 1e6))
+      input.line.hasHandshakes = true
+      input.line.flights = [180_000, 60_000]
+      input.available.insert(ByteRange(0, 128 << 10))
+      input.demands = [ByteRange(128 << 10, 384 << 10)]
+      input.readers = [ReaderView(position: 384 << 10, length: 384 << 10, rate: 4e6, stalled: 0)]
+      change(&input)
+      guard case .start(let range, .demand)? = Planner.plan(input).first else { return nil }
+      return range.count
+    }
+    #expect(length() == 512 << 10)
+    #expect(length { $0.line.flights = [180_000] } == 512 << 10)
+    #expect(length { $0.line.flights[1] = 90_000 } == 256 << 10, "the next one brings much, too")
+    #expect(length { $0.line.flights = [] } == 256 << 10)
+    #expect(length { $0.line.hasHandshakes = false } == 256 << 10)
+    #expect(length { $0.readers[0].isLooker = true } == 256 << 10)
+    #expect(length { $0.line.isLimited = true } == 256 << 10)
+    #expect(length { $0.line.hasOthers = true } == 256 << 10)
+    #expect(length { $0.line.rate = 0.5e6 } == 256 << 10, "that is more than a second")
+    #expect(length { $0.slowConnections = .init(rate: 1e5, count: 4) } == 256 << 10)
+    #expect(length { $0.demands = [ByteRange(128 << 10, 256 << 10)] } ?? 0 < 512 << 10, "the kernel reads little ahead")
   }
 
   @Test("A reader that jumps again and again gets half of what it takes in pieces side by side")

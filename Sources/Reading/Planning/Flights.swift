@@ -21,6 +21,8 @@ struct Flights: Sendable {
   /// A server halves the window of a connection that is idle for longer than its retransmission timeout, once for each
   /// (RFC 2861): the round trip and at least 0.2 s on Linux.
   private static let leastTimeout = 0.2
+  /// After so many of these a window has its first size, however large it was.
+  private static let coldTimeouts = 5.0
   /// A connection that was idle for so many seconds is taken as closed: libcurl closes it (CURLOPT_MAXAGE_CONN). Most
   /// servers do so sooner, after 5 to 75 s, which ``responded(_:over:isReused:)`` learns.
   private static let longestIdle = 118.0
@@ -45,6 +47,8 @@ struct Flights: Sendable {
     var isNew = true
     /// For how many seconds it was idle before the transfer under way.
     var rested = 0.0
+    /// Whether that was long enough for its window to have its first size.
+    var wasCold = false
     /// When the first byte of the response under way came.
     var firstByte: Instant?
     var lastByte: Instant
@@ -75,6 +79,8 @@ struct Flights: Sendable {
   /// For how many seconds one was idle, at most, over which a response came even so.
   private var survived = 0.0
   private var learnsSince: Instant?
+  /// Whether the server was seen to forget the windows of connections that rest. With BBR servers do not.
+  private(set) var forgetsWindows = false
   /// How many spare connections were made since ``sparesSince``.
   private var spares = 0
   private var sparesSince: Instant?
@@ -97,6 +103,7 @@ struct Flights: Sendable {
       return connections.append(Connection(transfer: transfer, lastByte: now))
     }
     connections[index].rested = now.seconds(since: connections[index].lastByte)
+    connections[index].wasCold = connections[index].rested > Self.coldRest(roundTrip: roundTrip)
     connections[index].flight = connections[index].flight(now, roundTrip: roundTrip)
     connections[index].transfer = transfer
     connections[index].arriving = 0
@@ -124,6 +131,7 @@ struct Flights: Sendable {
       connections[other].arriving = 0
       connections[other].isWhole = true
       connections[other].isNew = false
+      connections[other].wasCold = false
       connections[other].firstByte = nil
       connections[mine].transfer = displaced
       // libcurl passed over a connection that was idle: it is closed.
@@ -134,6 +142,7 @@ struct Flights: Sendable {
         longestIdle = rested
       }
       connections[mine].number = number
+      connections[mine].wasCold = false
       connections[mine].flight = Self.first
     }
   }
@@ -145,6 +154,7 @@ struct Flights: Sendable {
   ) {
     guard let index = connections.firstIndex(where: { $0.transfer == transfer }) else { return }
     if connections[index].arriving > 0, now.seconds(since: connections[index].lastByte) > Self.pause * roundTrip {
+      learn(from: connections[index], isHeld: isHeld)
       if !isHeld { connections[index].flight = connections[index].arriving }
       connections[index].arriving = 0
       connections[index].isWhole = false
@@ -180,6 +190,7 @@ struct Flights: Sendable {
   /// A transfer ended. `isCut`: before the end of its body, which closes the connection.
   mutating func ended(_ transfer: TransferID, isCut: Bool, now: Instant) {
     guard let index = connections.firstIndex(where: { $0.transfer == transfer }) else { return }
+    if connections[index].arriving > Self.cold { learn(from: connections[index]) }
     if isCut {
       connections.remove(at: index)
     } else {
@@ -187,6 +198,16 @@ struct Flights: Sendable {
       connections[index].lastByte = now
     }
   }
+
+  /// What came first over a connection that had rested says whether its window had its first size.
+  private mutating func learn(from connection: Connection, isHeld: Bool = false) {
+    if connection.wasCold, connection.isWhole, !isHeld { forgetsWindows = connection.arriving <= Self.cold }
+  }
+  /// A first record of TLS that is longer than the first window is complete with the second one, twice as large.
+  private static let cold = 4 * first
+
+  /// For how many seconds a connection is idle before its window has its first size.
+  static func coldRest(roundTrip: Double) -> Double { coldTimeouts * (leastTimeout + roundTrip) }
 
   /// What the idle connections bring in a round trip, in the order in which requests take them.
   ///
@@ -225,6 +246,21 @@ extension Planner {
       let sure = piece < pieceLength ? Flights.first - overhead : piece
       draft.ask(from: gap.start, length: min(max(gap.count, min(gap.count + more, sure)), piece), .demand)
     }
+  }
+
+  /// Whether `reader` gets what it waits for and what follows in one request: the kernel waits for `needed` bytes at
+  /// once, as for one that reads on, and of the idle connections the next brings less than half of what the first one
+  /// does. A second request would take longer over that one. A router's queue of one round trip also drops its packets
+  /// behind those of the first. Not where each connection is slow, nor beside others, nor for more than a second.
+  static func goesOnOverOne(_ reader: ReaderView?, needs needed: Int64, _ draft: PlanDraft) -> Bool {
+    let (input, line) = (draft.input, draft.input.line)
+    guard let reader, !reader.isLooker, reader.takes == nil, reader.length < provenLength, needed >= lookAhead,
+      line.hasHandshakes, !line.hasSmallWindows, !line.isLimited, !line.hasOthers, input.slowConnections == nil,
+      Double(2 * lookAhead) <= line.rate
+    else { return false }
+    let idle = line.flights.dropFirst(draft.requests)
+    guard let first = idle.first else { return false }
+    return idle.dropFirst().first.map { $0 < first / 2 } ?? true
   }
 
   /// Whether `reader` lets windows grow, and waits for some responses of two round trips: packets are lost, and it has

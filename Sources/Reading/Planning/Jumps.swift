@@ -15,6 +15,21 @@ extension Planner {
       && reader.length < provenLength && !reader.isLooker && reader.position > reader.length
   }
 
+  /// Whether the `needed` bytes that `reader` waits for, of a file of a known size, are spread over the idle
+  /// connections of a line that has rested. Together they bring these bytes in one round trip, and the first one
+  /// alone does not. The line and a router's queue of one round trip have room for them. Beside other readers the
+  /// next one would find no connection idle.
+  static func startsCold(_ reader: ReaderView, needs needed: Int64, _ draft: PlanDraft) -> Bool {
+    let (input, line) = (draft.input, draft.input.line)
+    guard line.hasRested, !isSpread(reader, input), reader.length < provenLength, !reader.isLooker,
+      reader.takes == nil, !line.hasOthers, !input.isCompared, input.bounds == nil,
+      needed >= pieceLength, needed <= 2 * inRoundTrip(line)
+    else { return false }
+    let idle = line.flights.prefix(line.requestLimit).dropFirst(draft.requests)
+    guard let first = idle.first, first < needed + overhead else { return false }
+    return idle.reduce(0) { $0 + idlePiece($1) } >= needed
+  }
+
   /// How many bytes behind its jump are requested for a player before the first of them is there: what it plays in half
   /// a second and a round trip, and no more than a round trip brings. A player may show nothing before it has half a
   /// second of its medium, and what is requested when the first byte is there comes a round trip later.

@@ -124,6 +124,10 @@ struct LineView: Sendable {
   var usualLanes = Planner.mostBackgroundLanes
   /// Whether the servers' congestion windows are small, so that one connection brings little in a round trip.
   var hasSmallWindows = false
+  /// Whether the user limits its rate.
+  var isLimited = false
+  /// Whether nothing has come for so long that the server has forgotten its congestion windows (RFC 2861).
+  var hasRested = false
   /// Whether all comes over one connection, that of HTTP/2, which fills the line.
   var fillsOneConnection = false
   /// Whether a request for which no connection is idle waits for the handshakes of TLS and TCP.
@@ -185,6 +189,8 @@ struct PlanInput: Sendable {
   var abandonedReads: [ByteRange] = []
   var readers: [ReaderView] = []
   var transfers: [ActiveTransfer] = []
+  /// Whether the next request begins with stored bytes, alone: the origin gives no validators (``Comparison``).
+  var isCompared = false
   /// Whether the rest of the file may be fetched now.
   var continues = false
   /// The ranges to fetch because the file before it is being played.

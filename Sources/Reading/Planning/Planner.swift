@@ -212,7 +212,13 @@ enum Planner {
       // What it reads beyond its share follows as play-ahead.
       return draft.ask(from: gap.start, length: share, .demand)
     }
-    let length = max(needed, window(of: reader, at: gap.start, needed: needed, input))
+    let waited = input.demands.first { $0.contains(gap.start) } ?? demand
+    if let reader, startsCold(reader, needs: waited.end - gap.start, draft) {
+      // What the kernel reads ahead of it follows, over connections that have become warm.
+      return spread(ByteRange(gap.start, min(waited.end, input.size)), more: 0, &draft)
+    }
+    let least = goesOnOverOne(reader, needs: needed, draft) ? max(needed, 2 * lookAhead) : needed
+    let length = max(least, window(of: reader, at: gap.start, needed: needed, input))
     if let reader, isSpread(reader, input), gap.start > headLength {
       // A reader that jumps again and again may read in small steps, and soon waits for the next ones.
       let least = max(needed, (reader.takes ?? 0) / 2)

@@ -204,6 +204,12 @@ struct Line {
   /// HTTP/2 share one.
   func hasSmallWindows(_ now: Instant) -> Bool { !isMultiplexed && estimate.windows.areSmall(now) }
 
+  /// Whether nothing has come for so long that each connection brings little in its first round trip.
+  func hasRested(_ now: Instant) -> Bool {
+    guard httpVersion == 11, flights.forgetsWindows, let last = estimate.lastArrival else { return false }
+    return now.seconds(since: last) > Flights.coldRest(roundTrip: estimate.roundTrip)
+  }
+
   /// Whether all responses share one connection, that of HTTP/2, and nothing shows that a round trip's bytes in flight
   /// do not fill the line: no losses, no pauses, no idle line before its answers, no limit of each stream's rate. Where
   /// the kernel does not tell of losses, it is false.

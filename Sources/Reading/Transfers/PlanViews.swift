@@ -68,6 +68,8 @@ extension Scheduler {
       requestLimit: line.limit,
       openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
       usualLanes: line.usualLanes(isQuiet: lines.isQuiet), hasSmallWindows: hasSmallWindows(line, now),
+      isLimited: lines.limits.rates != TransferRates(),
+      hasRested: lines.limits.rates == TransferRates() && line.hasRested(now),
       fillsOneConnection: line.fillsOneConnection(now),
       hasHandshakes: line.httpVersion == 11 && download.mirrors.host.hasPrefix("https:")
         && !download.transfers.contains { $0.generation != nil },
@@ -95,6 +97,7 @@ extension Scheduler {
         input.demands.append(read.range)
       }
     }
+    input.isCompared = download.opinion.comparison.isDue
     input.spareBytes = download.pace.spareBytes(of: size)
     // Only a player's claim depends on what is in flight.
     let plays = download.lineUse.playouts.playsSince != nil
