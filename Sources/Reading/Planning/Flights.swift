@@ -79,7 +79,7 @@ struct Flights: Sendable {
   /// For how many seconds one was idle, at most, over which a response came even so.
   private var survived = 0.0
   private var learnsSince: Instant?
-  /// Whether the server was seen to forget the windows of connections that rest. With BBR servers do not.
+  /// Whether the server was seen to forget the windows of connections that rest. Servers with BBR keep them.
   private(set) var forgetsWindows = false
   /// How many spare connections were made since ``sparesSince``.
   private var spares = 0
@@ -190,6 +190,7 @@ struct Flights: Sendable {
   /// A transfer ended. `isCut`: before the end of its body, which closes the connection.
   mutating func ended(_ transfer: TransferID, isCut: Bool, now: Instant) {
     guard let index = connections.firstIndex(where: { $0.transfer == transfer }) else { return }
+    // A shorter response fits into a window of any size.
     if connections[index].arriving > Self.cold { learn(from: connections[index]) }
     if isCut {
       connections.remove(at: index)
@@ -251,7 +252,8 @@ extension Planner {
   /// Whether `reader` gets what it waits for and what follows in one request: the kernel waits for `needed` bytes at
   /// once, as for one that reads on, and of the idle connections the next brings less than half of what the first one
   /// does. A second request would take longer over that one. A router's queue of one round trip also drops its packets
-  /// behind those of the first. Not where each connection is slow, nor beside others, nor for more than a second.
+  /// behind those of the first. The planner makes two where each connection is slow, beside other readers, and where
+  /// the line needs more than a second for both.
   static func goesOnOverOne(_ reader: ReaderView?, needs needed: Int64, _ draft: PlanDraft) -> Bool {
     let (input, line) = (draft.input, draft.input.line)
     guard let reader, !reader.isLooker, reader.takes == nil, reader.length < provenLength, needed >= lookAhead,

@@ -21,7 +21,7 @@ extension Planner {
   /// next one would find no connection idle.
   static func startsCold(_ reader: ReaderView, needs needed: Int64, _ draft: PlanDraft) -> Bool {
     let (input, line) = (draft.input, draft.input.line)
-    guard line.hasRested, !isSpread(reader, input), reader.length < provenLength, !reader.isLooker,
+    guard line.hasRested, !line.isLimited, !isSpread(reader, input), reader.length < provenLength, !reader.isLooker,
       reader.takes == nil, !line.hasOthers, !input.isCompared, input.bounds == nil,
       needed >= pieceLength, needed <= 2 * inRoundTrip(line)
     else { return false }

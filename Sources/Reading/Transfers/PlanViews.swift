@@ -63,14 +63,12 @@ extension Scheduler {
     // What comes from a second source frees no connection to the origin: then no request waits for one.
     LineView(
       roundTrip: line.estimate.roundTrip, lateTrip: line.estimate.lateTrip, rate: line.estimate.rate,
-      isMeasured: line.estimate.isMeasured,
-      waiting: line.readers.new + line.readers.urgent,
+      isMeasured: line.estimate.isMeasured, waiting: line.readers.new + line.readers.urgent,
       requestLimit: line.limit,
       openConnections: line.openConnections(now: now), backgroundLanes: line.backgroundLanes,
       usualLanes: line.usualLanes(isQuiet: lines.isQuiet), hasSmallWindows: hasSmallWindows(line, now),
       isLimited: lines.limits.rates != TransferRates(),
-      hasRested: lines.limits.rates == TransferRates() && line.hasRested(now),
-      fillsOneConnection: line.fillsOneConnection(now),
+      hasRested: line.hasRested(now), fillsOneConnection: line.fillsOneConnection(now),
       hasHandshakes: line.httpVersion == 11 && download.mirrors.host.hasPrefix("https:")
         && !download.transfers.contains { $0.generation != nil },
       staysSmall: line.estimate.windows.areSmallForLong, losesPackets: line.losesPackets(now),

@@ -206,8 +206,8 @@ extension Scheduler {
     guard !download.wish.tailDone else { return 0 }
     guard let reader = input.readers.first, input.readers.allSatisfy({ !$0.isLooker }) else { return 0 }
     // Only while the first reader is at the head: one that starts in the middle already knows its way.
-    // So does one that has jumped to the index, and comes back to the head. What it needs there next would go over
-    // another connection.
+    // So does one that has jumped to the index and comes back to the head. The bytes that it needs there next would
+    // come over another connection.
     guard !input.readers.contains(where: { $0.position > max($0.length, Planner.headLength) }),
       reader.position <= Planner.headLength
     else {
